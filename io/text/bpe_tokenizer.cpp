@@ -161,9 +161,9 @@ void prune(PretokenCounts& counts) {
   }
 }
 
-PretokenCounts count_pretokens(const std::vector<TextFile>& corpus, const PublishedSplit& split) {
+PretokenCounts count_pretokens(const Corpus& corpus, const PublishedSplit& split) {
   const SplitPattern pattern(split.expression);
-  const std::int64_t every = std::max<std::int64_t>(1, (total_bytes(corpus) + kSampleBytes - 1) / kSampleBytes);
+  const std::int64_t every = std::max<std::int64_t>(1, (corpus.bytes() + kSampleBytes - 1) / kSampleBytes);
   std::unordered_map<std::string, std::int64_t> tally;
   PretokenCounts counts;
   const auto drain = [&] {
@@ -171,9 +171,9 @@ PretokenCounts count_pretokens(const std::vector<TextFile>& corpus, const Publis
     tally.clear();
     if (counts.size() > kMaxPretokens) prune(counts);
   };
-  TextReader reader(corpus, kBlockBytes);
+  const auto reader = corpus.read(kBlockBytes);
   std::int64_t number = 0;
-  for (TextBlock block; reader.next(block); ++number) {
+  for (TextBlock block; reader->next(block); ++number) {
     if (number % every != 0) continue;
     if (split.nfc) block.text = to_nfc(block.text);
     PretokenSplitter splitter(pattern, block.text);
@@ -188,7 +188,7 @@ PretokenCounts count_pretokens(const std::vector<TextFile>& corpus, const Publis
 
 }  // namespace
 
-BpeTokenizer train_bpe(const std::vector<TextFile>& corpus, int vocab, const PublishedSplit& split) {
+BpeTokenizer train_bpe(const Corpus& corpus, int vocab, const PublishedSplit& split) {
   return BpeTokenizer(learn_merges(count_pretokens(corpus, split), vocab - 257), split);
 }
 

@@ -55,15 +55,15 @@ std::optional<int> bpe_size(const std::string& spec) {
   return size;
 }
 
-std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, const std::vector<TextFile>& corpus,
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, const Corpus* corpus,
                                           const std::string& split) {
   if (spec == "bytes") return std::make_unique<ByteTokenizer>();
   if (const auto size = bpe_size(spec)) {
-    if (corpus.empty()) {
+    if (corpus == nullptr) {
       throw Error(Failure::deck, "data.tokenizer = \"" + spec +
                                      "\" is trained on text: give data.text, or the path of a tokenizer's file");
     }
-    return std::make_unique<BpeTokenizer>(train_bpe(corpus, *size, published_split(split)));
+    return std::make_unique<BpeTokenizer>(train_bpe(*corpus, *size, published_split(split)));
   }
   if (!is_there(spec)) refuse(spec);
   return load_tokenizer(spec);

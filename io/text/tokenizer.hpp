@@ -14,7 +14,7 @@
 #include <vector>
 
 #include <kozero/core/views.hpp>
-#include "io/text/text_source.hpp"
+#include "io/text/document_reader.hpp"
 
 namespace kozero::io {
 
@@ -28,7 +28,7 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
   [[nodiscard]] virtual std::vector<Token> encode(std::string_view text) const = 0;
-  /// The tokens of text that goes on from earlier text of the same document, cut as TextReader cuts: without what the
+  /// The tokens of text that goes on from earlier text of the same document, cut as DocumentReader cuts: without what the
   /// tokenizer puts before a text.
   [[nodiscard]] virtual std::vector<Token> encode_rest(std::string_view text) const { return encode(text); }
   /// Throws Error(input) for an id outside [0, vocab_size()).
@@ -53,7 +53,7 @@ std::optional<int> bpe_size(const std::string& spec);
 /// this name (pretokenizer.hpp); or the path of a saved one, of a Hugging Face tokenizer.json (tokenizer_json.hpp) or
 /// of a SentencePiece model. Throws Error(deck) with the accepted set, Error(input) for a file that is malformed or not
 /// supported.
-std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, const std::vector<TextFile>& corpus = {},
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, const Corpus* corpus = nullptr,
                                           const std::string& split = "");
 
 // Generated tokens as text that can be shown while it comes.

@@ -19,7 +19,7 @@
 #include <kozero/run/engine_on_ranks.hpp>
 #include <kozero/run/session.hpp>
 #include <kozero/train/checkpoint.hpp>
-#include <kozero/train/data_set.hpp>
+#include <kozero/data/data_set.hpp>
 #include <kozero/train/settings.hpp>
 #include "io/posix/file.hpp"
 #include "io/posix/readable.hpp"
@@ -201,9 +201,9 @@ void bench_checkpoint(const distributed::Environment& environment, const Argumen
   Session session(environment, [&](distributed::Communicator& comm) { return given.deck.read(comm); });
   const io::Deck& deck = session.deck();
   auto settings = distributed::agreed(
-      session.control(), [&] { return train::settings_of(deck, session.control().size(), train::vocab_of(deck), 0); });
+      session.control(), [&] { return train::settings_of(deck, session.control().size(), data::vocab_of(deck), 0); });
   settings.staged = true;
-  const run::EngineOnRanks on_ranks(session, settings, train::vocab_of(deck));
+  const run::EngineOnRanks on_ranks(session, settings, data::vocab_of(deck));
   on_ranks.engine().initialise(settings.seed);
   const std::string folder = io::without_trailing_slash(deck.run.dir) + "-bench";
   distributed::agreed(session.control(), [&] {

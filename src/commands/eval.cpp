@@ -12,10 +12,10 @@
 #include <kozero/program/arguments.hpp>
 #include <kozero/run/evaluation_text.hpp>
 #include <kozero/run/weights_source.hpp>
-#include <kozero/train/data_check.hpp>
-#include <kozero/train/data_set.hpp>
+#include <kozero/data/data_check.hpp>
+#include <kozero/data/data_set.hpp>
 #include <kozero/train/evaluation.hpp>
-#include "io/text/token_cache.hpp"
+#include <kozero/data/token_cache.hpp>
 
 namespace kozero::commands {
 
@@ -57,7 +57,7 @@ io::Deck evaluated_deck(TrainedModel& trained, const DeckArguments& named) {
 }
 
 /// A note that end-of-text tokens count in the loss; "" where the text has none.
-std::string remark_on(const train::DataSet& data, const io::Deck& deck) {
+std::string remark_on(const data::DataSet& data, const io::Deck& deck) {
   const Token separator = data.tokenizer == nullptr || deck.data.text.empty() ? -1 : data.tokenizer->end_of_text();
   if (separator < 0) return "";
   return fmt::format("note         an end-of-text token (id {}) is put before each file of the text\n", separator);
@@ -79,16 +79,16 @@ void eval(const distributed::Environment& environment, const Arguments& argument
   io::Deck deck = evaluated_deck(trained, named);
   distributed::Communicator& control = trained.session().control();
   // Not beside the weights, whose folder may be read-only.
-  if (!named.gives("data.cache")) deck.data.cache = distributed::from_first_rank(control, io::user_token_cache);
-  const train::DataSet data = train::open_data(deck, trained.settings().model.seq, control);
+  if (!named.gives("data.cache")) deck.data.cache = distributed::from_first_rank(control, data::user_token_cache);
+  const data::DataSet data = data::open_data(deck, trained.settings().model.seq, control);
   if (architecture(deck.model.arch).decoder) trained.accept_vocabulary(data.vocab);
-  const train::SampleSource* source = own_data ? data.validation.get() : data.train.get();
+  const data::SampleSource* source = own_data ? data.validation.get() : data.train.get();
   const auto& bytes_per_token = own_data ? data.validation_bytes_per_token : data.train_bytes_per_token;
   if (source == nullptr) {
     throw Error(Failure::deck, "the run kept no validation data: name some, for example 'data.text=[\"FILE\"]'",
                 Error::Seen::by_all_ranks);
   }
-  train::DataCheck({own_data ? data.validation_shards : data.train_shards}, control).finish(control);
+  data::DataCheck({own_data ? data.validation_shards : data.train_shards}, control).finish(control);
   const train::Evaluation result = train::evaluate(trained.engine(), *source, 0);
   if (environment.rank() != 0) return;
   std::cout << run::evaluation_line(result.loss, bytes_per_token, own_data ? "validation" : "given data") << ", "

@@ -87,7 +87,7 @@ Trainer<Scalar>::Trainer(const Settings& settings, const distributed::Mesh& mesh
       state_(model_->parameters(), mesh, zero_config(settings), ledger, state_memory(settings, offloaded_.get())) {
   const bool trains = settings.use == Use::training;
   if (settings.use != Use::generation) {
-    loader_ = std::make_unique<BatchLoader>(settings.batch.micro_batch, settings.model.seq, ledger,
+    loader_ = std::make_unique<data::BatchLoader>(settings.batch.micro_batch, settings.model.seq, ledger,
                                             trains ? settings.batch.micro_steps : 1);
   }
   if (trains) {
@@ -120,13 +120,13 @@ std::vector<optim::NamedState> Trainer<Scalar>::optimizer_states() const {
 }
 
 template <class Scalar>
-BatchLoader& Trainer<Scalar>::loader() {
+data::BatchLoader& Trainer<Scalar>::loader() {
   require(loader_ != nullptr, "an engine for generation loads no batches");
   return *loader_;
 }
 
 template <class Scalar>
-void Trainer<Scalar>::train_on(const Sampler& sampler, const SampleSource& source, const StepConfig& config) {
+void Trainer<Scalar>::train_on(const data::Sampler& sampler, const data::SampleSource& source, const StepConfig& config) {
   require(optimizer_ != nullptr, "an engine that was made for another use is to train");
   sampler_ = &sampler;
   source_ = &source;
@@ -169,7 +169,7 @@ StepResult Trainer<Scalar>::step(std::int64_t step, const std::function<int()>& 
   require(sampler_ != nullptr, "step() was called before train_on()");
   position().step = step;
   if (checks(step) && !check_->recorded()) record_state(step);
-  const Granules granules(sampler_->positions(step), loader_->micro_batch());
+  const data::Granules granules(sampler_->positions(step), loader_->micro_batch());
   const int micro_steps = granules.micro_steps(comm_.size());
   StepResult result{.step = step, .tokens = sampler_->positions(step).count * config_.seq, .micro_steps = micro_steps};
   result.loss_scale = config_.loss_scaler.scale();
@@ -260,16 +260,16 @@ void Trainer<Scalar>::gather_loss(const std::function<int()>& request, std::int6
     micro_step_s_ = std::max(micro_step_s_, report.micro_step_s);
     result.request = std::max(result.request, static_cast<int>(report.request));
   }
-  result.loss = sum_over_granules(losses, comm_.size(), granules) / static_cast<double>(result.tokens);
+  result.loss = data::sum_over_granules(losses, comm_.size(), granules) / static_cast<double>(result.tokens);
 }
 
 template <class Scalar>
-model::Batch Trainer<Scalar>::batch(std::int64_t step, const Share& now) {
+model::Batch Trainer<Scalar>::batch(std::int64_t step, const data::Share& now) {
   auto timer = timeline_.phase("data");
   const std::int64_t epoch = sampler_->epoch(step);
-  std::vector<SampleName> names;
+  std::vector<data::SampleName> names;
   for (std::int64_t position = now.first; position < now.first + now.count; ++position) {
-    names.push_back(SampleName{epoch, sampler_->sample(epoch, position)});
+    names.push_back(data::SampleName{epoch, sampler_->sample(epoch, position)});
   }
   return loader_->load(*source_, names);
 }

@@ -48,13 +48,13 @@ class Trainer final : public Engine {
   [[nodiscard]] std::vector<optim::NamedState> optimizer_states() const override;
   [[nodiscard]] const std::vector<UnitRange>& update_ranges() const override { return update_ranges_; }
 
-  void train_on(const Sampler& sampler, const SampleSource& source, const StepConfig& config) override;
+  void train_on(const data::Sampler& sampler, const data::SampleSource& source, const StepConfig& config) override;
   StepResult step(std::int64_t step, const std::function<int()>& request = {}) override;
   [[nodiscard]] const LossScaler& loss_scaler() const override { return config_.loss_scaler; }
 
   [[nodiscard]] distributed::Communicator& comm() override { return comm_; }
   [[nodiscard]] Timeline& timeline() override { return timeline_; }
-  [[nodiscard]] BatchLoader& loader() override;
+  [[nodiscard]] data::BatchLoader& loader() override;
   [[nodiscard]] Staging* staging() override { return staging_.get(); }
   [[nodiscard]] zero::ShardedState<Scalar>& state() { return state_; }
 
@@ -66,7 +66,7 @@ class Trainer final : public Engine {
                    StepResult& result);
   /// The largest request of any rank, after `done` micro-steps of the step. Collective.
   [[nodiscard]] int request_of_any_rank(const std::function<int()>& request, Clock::time_point start, int done);
-  [[nodiscard]] model::Batch batch(std::int64_t step, const Share& now);
+  [[nodiscard]] model::Batch batch(std::int64_t step, const data::Share& now);
   [[noreturn]] void refuse_non_finite(const StepResult& result) const;
   void update(const StepResult& result);
   /// Parts that one optimizer call updates each. With state on disk, parts are small enough that memory holds several.
@@ -91,11 +91,11 @@ class Trainer final : public Engine {
   std::unique_ptr<PageStream> pages_;  // state on disk; set by train_on, with the next one
   std::unique_ptr<DiskCheck> disk_check_;
   std::unique_ptr<HostUpdate<Scalar>> host_update_;  // set if optimizer state is in host memory
-  std::unique_ptr<BatchLoader> loader_;              // null for generation
+  std::unique_ptr<data::BatchLoader> loader_;              // null for generation
   std::unique_ptr<Staging> staging_;
 
-  const Sampler* sampler_ = nullptr;  // set by train_on, as all members below
-  const SampleSource* source_ = nullptr;
+  const data::Sampler* sampler_ = nullptr;  // set by train_on, as all members below
+  const data::SampleSource* source_ = nullptr;
   StepConfig config_;
   std::int64_t skips_in_a_row_ = 0;
   std::unique_ptr<StateCheck<Scalar>> check_;  // null if check_every is 0

@@ -71,9 +71,33 @@ const std::vector<std::string>& odd_texts() {
   return texts;
 }
 
-BpeTokenizer trained(const ScratchFolder& folder, int vocab) {
-  const std::string corpus = folder.put("corpus.txt", words(200000, 1));
-  return train_bpe(find_text({corpus}), vocab, published_split(""));
+/// A corpus of one document, given as one block.
+class OneText final : public Corpus {
+ public:
+  explicit OneText(std::string text) : text_(std::move(text)) {}
+  [[nodiscard]] std::int64_t bytes() const override { return static_cast<std::int64_t>(text_.size()); }
+  [[nodiscard]] std::unique_ptr<DocumentReader> read(std::int64_t /*block_bytes*/) const override {
+    return std::make_unique<Reader>(text_);
+  }
+
+ private:
+  class Reader final : public DocumentReader {
+   public:
+    explicit Reader(std::string text) : text_(std::move(text)) {}
+    bool next(TextBlock& block) override {
+      block = {std::exchange(text_, ""), 0, true};
+      return !block.text.empty();
+    }
+
+   private:
+    std::string text_;
+  };
+
+  std::string text_;
+};
+
+BpeTokenizer trained(int vocab) {
+  return train_bpe(OneText(words(200000, 1)), vocab, published_split(""));
 }
 
 /// Merging as the definition says it: the lowest merge present, everywhere from the left, again and again.
@@ -192,9 +216,9 @@ TEST_CASE("a tokenizer learned with Qwen's split composes text, cuts numbers int
   const ScratchFolder folder("qwen");
   std::string text;
   for (int i = 0; i < 50; ++i) text += "in 2025 e\xCC\x81t\xC3\xA9 ";
-  const auto corpus = find_text({folder.put("corpus.txt", text)});
-  const auto gpt2 = make_tokenizer("bpe:300", corpus);
-  const auto qwen = make_tokenizer("bpe:300", corpus, "Qwen 2 and 3");
+  const OneText corpus(text);
+  const auto gpt2 = make_tokenizer("bpe:300", &corpus);
+  const auto qwen = make_tokenizer("bpe:300", &corpus, "Qwen 2 and 3");
   CHECK(gpt2->encode(" 2025").size() == 1);
   CHECK(qwen->encode(" 2025").size() == 5);
   CHECK(gpt2->encode("e\xCC\x81") != gpt2->encode("\xC3\xA9"));

@@ -115,7 +115,7 @@ std::vector<std::string> load_state(const std::string& file, Engine& engine, dis
 std::string identity_of(const io::Tokenizer* tokenizer);
 
 /// The record of a checkpoint of the run in `folder` before its first step. The caller adds step, tokens and the rest.
-io::CheckpointRecord record_of(const io::Deck& deck, const Settings& settings, const DataSet& data,
+io::CheckpointRecord record_of(const io::Deck& deck, const Settings& settings, const data::DataSet& data,
                                const std::string& folder);
 
 /// CheckpointRecord::exactness of a run over `comm`.

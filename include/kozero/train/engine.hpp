@@ -16,7 +16,7 @@
 #include <kozero/distributed/distributed_array.hpp>
 #include <kozero/model/model.hpp>
 #include <kozero/optim/optimizer.hpp>
-#include <kozero/train/data_set.hpp>
+#include <kozero/data/data_set.hpp>
 #include "io/checkpoint/manifest.hpp"
 
 namespace kozero::train {
@@ -123,7 +123,7 @@ class Engine {
 
   // Training.
   /// Sets the samples and settings of the following steps. `sampler` and `source` outlive the engine's last step.
-  virtual void train_on(const Sampler& sampler, const SampleSource& source, const StepConfig& config) = 0;
+  virtual void train_on(const data::Sampler& sampler, const data::SampleSource& source, const StepConfig& config) = 0;
   /// One training step. `request` is called when the losses are gathered, and its number is gathered with them, so that
   /// the ranks agree on a stop without a further collective. In a step of several seconds, the ranks also agree between
   /// micro-steps, every 2 s; a request other than 0 then interrupts the step, and the state stays that of the step
@@ -137,7 +137,7 @@ class Engine {
   [[nodiscard]] virtual distributed::Communicator& comm() = 0;
   [[nodiscard]] virtual Timeline& timeline() = 0;
   /// Throws Error(internal) for an engine for generation.
-  [[nodiscard]] virtual BatchLoader& loader() = 0;
+  [[nodiscard]] virtual data::BatchLoader& loader() = 0;
   /// nullptr for synchronous saves.
   [[nodiscard]] virtual Staging* staging() = 0;
 };

@@ -5,14 +5,19 @@
 
 #include <filesystem>
 
-#include "io/text/text_source.hpp"
-#include "io/text/token_shard.hpp"
+#include <kozero/data/text_files.hpp>
+#include <kozero/data/token_shard.hpp>
+#include "src/data/document_formats.hpp"
 
-#include "scratch_folder.hpp"
-#include "thrown.hpp"
+#include <io/scratch_folder.hpp>
+#include <io/thrown.hpp>
 
-namespace kozero::io {
+namespace kozero::data {
 
+using io::ScratchFolder;
+using io::TextBlock;
+using io::bytes_of;
+using io::thrown_by;
 namespace fs = std::filesystem;
 using Catch::Matchers::ContainsSubstring;
 
@@ -25,9 +30,9 @@ std::vector<std::string> names_below(const ScratchFolder& folder, const std::vec
 }
 
 std::string read_all(const std::vector<TextFile>& files, std::int64_t block_bytes) {
-  TextReader reader(files, block_bytes);
+  const auto reader = FileCorpus(files).read(block_bytes);
   std::string all;
-  for (TextBlock block; reader.next(block);) {
+  for (TextBlock block; reader->next(block);) {
     CHECK(!block.text.empty());
     CHECK(static_cast<std::int64_t>(block.text.size()) <= block_bytes);
     CHECK(block.offset == static_cast<std::int64_t>(all.size()));
@@ -147,9 +152,9 @@ TEST_CASE("text that is not UTF-8 is refused with file and byte, or skipped in a
   CHECK(skipped.named == std::vector<std::string>{latin + " (not UTF-8: byte 3 is 0xE9)"});
   // A character that the first 8 KiB cut is none of it; a bad byte behind them is found when it is read.
   const auto late = folder.put("late.txt", std::string(8191, 'x') + "\xC3\xA9 " + std::string(100, 'y') + "\xFF");
-  TextReader reader(find_text({good, late}), 64);
+  const auto reader = FileCorpus(find_text({good, late})).read(64);
   const auto thrown = thrown_by([&] {
-    for (TextBlock block; reader.next(block);) {
+    for (TextBlock block; reader->next(block);) {
     }
   });
   CHECK(thrown.status == 3);
@@ -165,23 +170,23 @@ TEST_CASE("blocks of any size give the corpus, documents marked") {
   CHECK(total_bytes(files) == static_cast<std::int64_t>(one.size() + two.size() + 1));
   for (const std::int64_t block : {8, 13, 64, 1000, 100000}) CHECK(read_all(files, block) == one + two + "x");
 
-  TextReader reader(files, 64);
+  const auto reader = FileCorpus(files).read(64);
   int documents = 0;
-  for (TextBlock block; reader.next(block);) documents += block.starts_document ? 1 : 0;
+  for (TextBlock block; reader->next(block);) documents += block.starts_document ? 1 : 0;
   CHECK(documents == 3);
 }
 
 TEST_CASE("a block ends before white space behind a word, else between characters") {
   const ScratchFolder folder("cut");
-  TextReader words(find_text({folder.put("w.txt", "alpha beta  gamma delta")}), 12);
+  const auto words = FileCorpus(find_text({folder.put("w.txt", "alpha beta  gamma delta")})).read(12);
   TextBlock block;
-  REQUIRE(words.next(block));
+  REQUIRE(words->next(block));
   CHECK(block.text == "alpha beta");
-  REQUIRE(words.next(block));
+  REQUIRE(words->next(block));
   CHECK(block.text == "  gamma");
-  TextReader wide(find_text({folder.put("u.txt", "\xE4\xBD\xA0\xE5\xA5\xBD\xE4\xBD\xA0\xE5\xA5\xBD")}), 8);
-  REQUIRE(wide.next(block));
+  const auto wide = FileCorpus(find_text({folder.put("u.txt", "\xE4\xBD\xA0\xE5\xA5\xBD\xE4\xBD\xA0\xE5\xA5\xBD")})).read(8);
+  REQUIRE(wide->next(block));
   CHECK(block.text == "\xE4\xBD\xA0\xE5\xA5\xBD");
 }
 
-}  // namespace kozero::io
+}  // namespace kozero::data

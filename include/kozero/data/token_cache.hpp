@@ -9,9 +9,9 @@
 #include <functional>
 #include <string>
 
-#include "io/text/prepare.hpp"
+#include <kozero/data/prepare.hpp>
 
-namespace kozero::io {
+namespace kozero::data {
 
 /// The entry of the order, in order.folder; made if it is not there. One process of a job calls it. If another process
 /// makes the entry, waits for it, and says so by `say`, in one line. Throws as prepare(), and Error(write) naming
@@ -22,4 +22,4 @@ PreparedTokens prepare_in_cache(const PrepareOrder& order, const std::function<v
 /// set. Throws Error(write) if none of them can be written.
 std::string user_token_cache();
 
-}  // namespace kozero::io
+}  // namespace kozero::data

@@ -11,7 +11,7 @@
 
 #include <kozero/core/views.hpp>
 
-namespace kozero::io {
+namespace kozero::data {
 
 class MarkovSource {
  public:
@@ -38,4 +38,4 @@ class MarkovSource {
   double entropy_rate_ = 0.0;
 };
 
-}  // namespace kozero::io
+}  // namespace kozero::data

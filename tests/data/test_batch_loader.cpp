@@ -4,17 +4,17 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <kozero/core/error.hpp>
-#include <kozero/train/data_set.hpp>
+#include <kozero/data/data_set.hpp>
 
 using namespace kozero;
-using train::BatchLoader;
+using data::BatchLoader;
 
 namespace {
 
 constexpr std::int64_t kSeq = 3;
 
 /// Sample s holds 10 s, 10 s + 1 ...
-class CountedSamples final : public train::SampleSource {
+class CountedSamples final : public data::SampleSource {
  public:
   [[nodiscard]] std::int64_t num_samples() const override { return 100; }
   void read(std::int64_t index, std::span<Token> window) const override {

@@ -8,9 +8,9 @@
 #include <io/scratch_folder.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/distributed/communicator.hpp>
-#include <kozero/train/data_set.hpp>
+#include <kozero/data/data_set.hpp>
 #include <kozero/train/settings.hpp>
-#include "io/text/token_shard.hpp"
+#include <kozero/data/token_shard.hpp>
 
 using namespace kozero;
 using Catch::Matchers::ContainsSubstring;
@@ -30,20 +30,20 @@ io::Deck deck_with(const std::vector<std::string>& overrides) {
 /// A shard of the tokens 0, 1, 2 ... count-1.
 std::string shard_of(const io::ScratchFolder& folder, std::int64_t count) {
   const std::string path = folder / ("count_" + std::to_string(count) + ".bin");
-  io::TokenShardWriter writer(path, 1000);
+  data::TokenShardWriter writer(path, 1000);
   for (Token token = 0; token < count; ++token) writer.append(std::span(&token, 1));
   writer.close();
   return path;
 }
 
-std::vector<Token> sample_of(const train::SampleSource& source, std::int64_t index) {
+std::vector<Token> sample_of(const data::SampleSource& source, std::int64_t index) {
   std::vector<Token> window(kSeq + 1);
   source.read(index, window);
   return window;
 }
 
-train::DataSet opened(const io::Deck& deck) {
-  return train::open_data(deck, kSeq, *distributed::make_self_communicator());
+data::DataSet opened(const io::Deck& deck) {
+  return data::open_data(deck, kSeq, *distributed::make_self_communicator());
 }
 
 }  // namespace
@@ -84,8 +84,8 @@ TEST_CASE("what lies behind the last whole window is its part's tail") {
 TEST_CASE("too few tokens are refused before anything is made of them") {
   const io::ScratchFolder folder("data_set_short");
   const auto deck = deck_with({"data.tokens=" + shard_of(folder, 4), "model.vocab=1000"});
-  const auto refused = [](const train::DataSet& data, const io::Deck& of) {
-    train::require_whole_sample(data, of, kSeq);
+  const auto refused = [](const data::DataSet& data, const io::Deck& of) {
+    data::require_whole_sample(data, of, kSeq);
   };
   CHECK_THROWS_MATCHES(
       refused(opened(deck), deck), Error,
@@ -107,26 +107,26 @@ TEST_CASE("a tokenizer with more ids than the model is refused, for shards too")
 }
 
 TEST_CASE("the synthetic source has the model's tokens, named by key, by preset, or by neither") {
-  CHECK(train::vocab_of(deck_with({"data.synthetic=true", "model.vocab=24"})) == 24);
-  CHECK(train::vocab_of(deck_with({"data.synthetic=true", "model.preset=gpt2-124m"})) == 50257);
-  CHECK(train::vocab_of(deck_with({"data.synthetic=true"})) == 64);
+  CHECK(data::vocab_of(deck_with({"data.synthetic=true", "model.vocab=24"})) == 24);
+  CHECK(data::vocab_of(deck_with({"data.synthetic=true", "model.preset=gpt2-124m"})) == 50257);
+  CHECK(data::vocab_of(deck_with({"data.synthetic=true"})) == 64);
 }
 
 TEST_CASE("the vocabulary of a deck is known without its text, or refused as a deck's mistake") {
-  CHECK(train::vocab_of(deck_with({"data.text=text"})) == 256);
-  CHECK(train::vocab_of(deck_with({"data.text=text", "data.tokenizer=bpe:300"})) == 300);
+  CHECK(data::vocab_of(deck_with({"data.text=text"})) == 256);
+  CHECK(data::vocab_of(deck_with({"data.text=text", "data.tokenizer=bpe:300"})) == 300);
   for (const char* spec : {"bpe:many", "bpe:1", "bpe:300x", "nowhere.json"}) {
-    CHECK_THROWS_AS(train::vocab_of(deck_with({"data.text=text", std::string("data.tokenizer=") + spec})), Error);
+    CHECK_THROWS_AS(data::vocab_of(deck_with({"data.text=text", std::string("data.tokenizer=") + spec})), Error);
   }
-  CHECK_THROWS_MATCHES(train::vocab_of(deck_with({"data.tokens=a.bin"})), Error,
+  CHECK_THROWS_MATCHES(data::vocab_of(deck_with({"data.tokens=a.bin"})), Error,
                        MessageMatches(ContainsSubstring("give model.vocab")));
 }
 
 TEST_CASE("tokens of text lie in data.cache, or in a folder beside the run that other runs beside it share") {
-  CHECK(train::token_cache_of(deck_with({"data.text=a", "run.dir=runs/lr-1"})) == "runs/.tokens");
-  CHECK(train::token_cache_of(deck_with({"data.text=a", "run.dir=/a/lr-2/"})) == "/a/.tokens");
-  CHECK(train::token_cache_of(deck_with({"data.text=a", "run.dir=run"})) == ".tokens");
-  CHECK(train::token_cache_of(deck_with({"data.text=a", "run.dir=run", "data.cache=/shared"})) == "/shared");
+  CHECK(data::token_cache_of(deck_with({"data.text=a", "run.dir=runs/lr-1"})) == "runs/.tokens");
+  CHECK(data::token_cache_of(deck_with({"data.text=a", "run.dir=/a/lr-2/"})) == "/a/.tokens");
+  CHECK(data::token_cache_of(deck_with({"data.text=a", "run.dir=run"})) == ".tokens");
+  CHECK(data::token_cache_of(deck_with({"data.text=a", "run.dir=run", "data.cache=/shared"})) == "/shared");
   const io::ScratchFolder folder("data_set_cache");
   std::string words;
   for (int i = 0; i < 200; ++i) words += "in 2025 ";

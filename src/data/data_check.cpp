@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// data_check.cpp: which rank reads which block, the thread that reads, and the hashes that identify the data.
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -7,12 +8,12 @@
 #include <algorithm>
 
 #include <kozero/core/error.hpp>
+#include <kozero/core/host.hpp>
 #include <kozero/distributed/communicator.hpp>
-#include <kozero/train/data_check.hpp>
-#include <kozero/train/runtime.hpp>
+#include <kozero/data/data_check.hpp>
 #include "io/posix/block_hashes.hpp"
 
-namespace kozero::train {
+namespace kozero::data {
 namespace {
 
 /// A block's term of the data's hash. Sums modulo 2^64 do not depend on which rank read which block.
@@ -149,4 +150,4 @@ std::string difference(const io::DataIdentity& saved, const io::DataIdentity& mi
   return fmt::format("their hash is {} and was {}", now, then);
 }
 
-}  // namespace kozero::train
+}  // namespace kozero::data

@@ -7,9 +7,9 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/random.hpp>
-#include "io/text/markov.hpp"
+#include "src/data/markov.hpp"
 
-namespace kozero::io {
+namespace kozero::data {
 
 namespace {
 
@@ -108,4 +108,4 @@ void MarkovSource::sample(std::uint64_t index, std::span<Token> tokens) const {
   }
 }
 
-}  // namespace kozero::io
+}  // namespace kozero::data

@@ -16,13 +16,13 @@
 
 #include <kozero/distributed/communicator.hpp>
 #include "io/checkpoint/manifest.hpp"
-#include "io/text/token_shard.hpp"
+#include <kozero/data/token_shard.hpp>
 
-namespace kozero::train {
+namespace kozero::data {
 
 class DataCheck {
  public:
-  using Shards = std::shared_ptr<const io::TokenShards>;
+  using Shards = std::shared_ptr<const TokenShards>;
 
   /// The data's identity is the first group's; null groups are ignored. Collective. Throws Error(input), seen by
   /// all ranks, where the ranks see different shards or different recorded hashes.
@@ -46,7 +46,7 @@ class DataCheck {
 
  private:
   struct Block {
-    const io::TokenShard* shard = nullptr;
+    const TokenShard* shard = nullptr;
     std::int64_t block = 0;   ///< of the shard
     std::int64_t number = 0;  ///< over all shards
     bool identifies = false;  ///< part of the data's identity
@@ -71,4 +71,4 @@ class DataCheck {
 /// How `mine` differs from `saved`; "" if it does not, or if the hashes known to both do not show a difference.
 std::string difference(const io::DataIdentity& saved, const io::DataIdentity& mine);
 
-}  // namespace kozero::train
+}  // namespace kozero::data

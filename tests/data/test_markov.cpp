@@ -7,12 +7,13 @@
 #include <cmath>
 #include <map>
 
-#include "io/text/markov.hpp"
+#include "src/data/markov.hpp"
 
-#include "thrown.hpp"
+#include <io/thrown.hpp>
 
-namespace kozero::io {
+namespace kozero::data {
 
+using io::thrown_by;
 using Catch::Matchers::WithinAbs;
 using Catch::Matchers::WithinRel;
 
@@ -87,4 +88,4 @@ TEST_CASE("a chain needs two states") {
   CHECK(error.text == "model.vocab = 1: synthetic data needs 2 or more tokens");
 }
 
-}  // namespace kozero::io
+}  // namespace kozero::data

@@ -12,9 +12,9 @@
 #include <kozero/core/error.hpp>
 #include "io/posix/block_hashes.hpp"
 #include "io/posix/file.hpp"
-#include "io/text/token_shard.hpp"
+#include <kozero/data/token_shard.hpp>
 
-namespace kozero::io {
+namespace kozero::data {
 
 static_assert(std::endian::native == std::endian::little, "token shards are read as they are: little endian");
 
@@ -26,7 +26,7 @@ namespace {
 
 using Header = std::array<std::int32_t, 3>;
 
-Header read_header(const std::string& path, const FileDescriptor& file, std::int64_t size) {
+Header read_header(const std::string& path, const io::FileDescriptor& file, std::int64_t size) {
   if (size < kShardHeaderBytes) {
     malformed(path, std::to_string(size) + " bytes, less than the header's " + std::to_string(kShardHeaderBytes));
   }
@@ -67,7 +67,7 @@ std::int64_t first_outside(const char* ids, std::int64_t count, std::int64_t voc
 }  // namespace
 
 TokenShard::TokenShard(const std::string& path, std::int64_t vocab)
-    : path_(path), vocab_(vocab), file_(path, FileDescriptor::Use::read), size_(file_.size()) {
+    : path_(path), vocab_(vocab), file_(path, io::FileDescriptor::Use::read), size_(file_.size()) {
   require(vocab > 0 && vocab <= INT32_MAX, "TokenShard: vocabulary of " + std::to_string(vocab));
   const Header header = read_header(path, file_, size_);
   format_ = format_of(path, header);
@@ -78,9 +78,9 @@ TokenShard::TokenShard(const std::string& path, std::int64_t vocab)
     malformed(path, "its header counts " + std::to_string(num_tokens_) + " tokens, " + std::to_string(wanted) +
                         " bytes, but it has " + std::to_string(size_) + (size_ < wanted ? ": truncated" : ""));
   }
-  recorded_ = read_shard_hashes(path);
+  recorded_ = io::read_shard_hashes(path);
   if (recorded_ && recorded_->size != size_) {
-    throw Error(Failure::input, path + ": " + std::to_string(size_) + " bytes, " + hashes_file_of(path) + " says " +
+    throw Error(Failure::input, path + ": " + std::to_string(size_) + " bytes, " + io::hashes_file_of(path) + " says " +
                                     std::to_string(recorded_->size) + "; remove that if the shard was made anew");
   }
 }
@@ -116,16 +116,16 @@ void TokenShard::read(std::int64_t first, std::span<Token> out) const {
   }
 }
 
-std::int64_t TokenShard::num_blocks() const { return (size_ + kBlockBytes - 1) / kBlockBytes; }
+std::int64_t TokenShard::num_blocks() const { return (size_ + io::kBlockBytes - 1) / io::kBlockBytes; }
 
 std::string TokenShard::check_block(std::int64_t block, const std::atomic<bool>& stop) const {
   constexpr std::int64_t kChunk = std::int64_t{256} << 10;
-  const std::int64_t end = std::min(size_, (block + 1) * kBlockBytes);
+  const std::int64_t end = std::min(size_, (block + 1) * io::kBlockBytes);
   std::vector<char> chunk(static_cast<std::size_t>(kChunk));
-  RunningHash hash;
+  io::RunningHash hash;
   std::int64_t bad_position = -1;
   std::int64_t bad_id = 0;
-  for (std::int64_t offset = block * kBlockBytes; offset < end; offset += kChunk) {
+  for (std::int64_t offset = block * io::kBlockBytes; offset < end; offset += kChunk) {
     if (stop) return "";
     const std::int64_t bytes = std::min(kChunk, end - offset);
     read_bytes({chunk.data(), static_cast<std::size_t>(bytes)}, offset);
@@ -143,8 +143,8 @@ std::string TokenShard::check_block(std::int64_t block, const std::atomic<bool>&
   }
   const std::string digits = hash.digits();
   if (recorded_ && digits != recorded_->blocks[static_cast<std::size_t>(block)]) {
-    throw Error(Failure::input, path_ + ": bytes " + std::to_string(block * kBlockBytes) + " to " +
-                                    std::to_string(end - 1) + " are not what " + hashes_file_of(path_) +
+    throw Error(Failure::input, path_ + ": bytes " + std::to_string(block * io::kBlockBytes) + " to " +
+                                    std::to_string(end - 1) + " are not what " + io::hashes_file_of(path_) +
                                     " says (block " + std::to_string(block + 1) + " of " +
                                     std::to_string(num_blocks()) +
                                     "): it was changed after it was made; restore it, or remove its folder and "
@@ -157,7 +157,7 @@ std::string TokenShard::check_block(std::int64_t block, const std::atomic<bool>&
 std::string TokenShard::sampled_hash() const {
   constexpr std::int64_t kParts = 4;
   constexpr std::int64_t kPart = 4096;
-  RunningHash hash;
+  io::RunningHash hash;
   hash.add(std::to_string(size_));
   std::vector<char> part(static_cast<std::size_t>(std::min(kPart, size_)));
   for (std::int64_t i = 0; i < kParts; ++i) {
@@ -228,13 +228,13 @@ void remove_quietly(const std::string& path) {
 
 TokenShardWriter::TokenShardWriter(std::string path, std::int64_t vocab)
     : path_(std::move(path)), vocab_(vocab), format_(shard_format(vocab)) {
-  remove_quietly(partial_name(path_));
-  file_.emplace(partial_name(path_), FileDescriptor::Use::create);
+  remove_quietly(io::partial_name(path_));
+  file_.emplace(io::partial_name(path_), io::FileDescriptor::Use::create);
   buffer_ = header_of(format_, 0);
 }
 
 TokenShardWriter::~TokenShardWriter() {
-  if (file_) remove_quietly(partial_name(path_));
+  if (file_) remove_quietly(io::partial_name(path_));
 }
 
 void TokenShardWriter::append(std::span<const Token> tokens) {
@@ -256,9 +256,9 @@ void TokenShardWriter::close() {
   flush();
   file_->write_at(header_of(format_, num_tokens_), 0);
   file_->close();
-  write_shard_hashes(partial_name(path_), path_);
-  publish(path_);
+  io::write_shard_hashes(io::partial_name(path_), path_);
+  io::publish(path_);
   file_.reset();
 }
 
-}  // namespace kozero::io
+}  // namespace kozero::data

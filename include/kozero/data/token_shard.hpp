@@ -1,8 +1,13 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // token_shard.hpp: files of token ids in llm.c's format: one shard, several shards as one sequence, and the writer.
-// A shard's header is checked when the file is opened, its ids when they are read. Throws Error(input) or Error(write)
-// naming the file.
+//   int32 header[256] = {magic, version, number of tokens, 0 ...}, then the ids, little endian
+//   magic 20240520, version 1: uint16 ids        magic 20240801, version 7: uint32 ids
+//   sequence of several shards = shard 0 | shard 1 | ...
+// A file is never trusted: size, magic, version and count must agree when it is opened, ids must be below the
+// vocabulary's size when they are read. Throws Error(input) naming the file and the reason. The file stays open and is
+// read by pread, so a file that shrinks or is removed meanwhile is an error like any other, and not a signal.
+// Karpathy, llm.c, dev/data/data_common.py.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -15,15 +20,7 @@
 #include "io/posix/block_hashes.hpp"
 #include "io/posix/file.hpp"
 
-namespace kozero::io {
-
-// A file of token ids in llm.c's format.
-//   int32 header[256] = {magic, version, number of tokens, 0 ...}, then the ids, little endian
-//   magic 20240520, version 1: uint16 ids        magic 20240801, version 7: uint32 ids
-// A file is never trusted: size, magic, version and count must agree when it is opened, ids must be below the
-// vocabulary's size when they are read. Throws Error(input) naming the file and the reason. The file stays open and is
-// read by pread, so that one that shrinks or is removed meanwhile is an error like any other, and no signal.
-// Karpathy, llm.c, dev/data/data_common.py.
+namespace kozero::data {
 
 inline constexpr std::int64_t kShardHeaderBytes = 1024;
 
@@ -51,10 +48,10 @@ class TokenShard {
 
   // Of the whole file, header included. Any thread may call these beside read().
   [[nodiscard]] std::int64_t num_blocks() const;
-  /// Those that were written with the shard (block_hashes.hpp); none for a shard from elsewhere.
-  [[nodiscard]] const std::optional<FileHashes>& recorded_hashes() const { return recorded_; }
-  /// Reads a block and returns its XXH3-128. Throws Error(input) where it is not the recorded one, naming the block,
-  /// and where an id is not below the vocabulary, naming its position. Ends early, with "", once `stop` is set.
+  /// The hashes that were written with the shard (io/posix/block_hashes.hpp); none for a shard from elsewhere.
+  [[nodiscard]] const std::optional<io::FileHashes>& recorded_hashes() const { return recorded_; }
+  /// Reads a block and returns its XXH3-128. Throws Error(input) if it differs from the recorded hash, naming the block,
+  /// or if an id is not below the vocabulary, naming its position. Ends early, with "", once `stop` is set.
   std::string check_block(std::int64_t block, const std::atomic<bool>& stop) const;
   /// XXH3-128 of the size and of four parts of 4 KiB spread evenly: tells other data at the cost of four reads, but not
   /// every change of a few bytes.
@@ -66,20 +63,18 @@ class TokenShard {
 
   std::string path_;
   std::int64_t vocab_;
-  FileDescriptor file_;
+  io::FileDescriptor file_;
   std::int64_t size_;
   ShardFormat format_{};
   std::int64_t num_tokens_ = 0;
-  std::optional<FileHashes> recorded_;
+  std::optional<io::FileHashes> recorded_;
 };
 
-// Several token shards read as one sequence, in the order given.
-//   sequence = shard 0 | shard 1 | ...
-
+/// Several token shards read as one sequence, in the order given.
 class TokenShards {
  public:
-  /// Every shard keeps a descriptor: the process's soft limit of open files is raised where it is too low for them.
-  /// Throws Error(input) where a file is not a shard, Error(deck) where `paths` is empty.
+  /// Every shard has an open file: the process's soft limit of open files is raised if it is too low for them.
+  /// Throws Error(input) if a file is not a shard, Error(deck) if `paths` is empty.
   TokenShards(const std::vector<std::string>& paths, std::int64_t vocab);
 
   [[nodiscard]] std::int64_t num_tokens() const { return ends_.back(); }
@@ -93,9 +88,8 @@ class TokenShards {
   std::vector<std::int64_t> ends_;  ///< position behind each shard's last token
 };
 
-// Writes one shard (format: token_shard.hpp), buffered, under a temporary name until closed.
-// Throws Error(write) naming the file. A writer that is destroyed without close() leaves nothing.
-
+/// Writes one shard, buffered, under a temporary name until closed. Throws Error(write) naming the file. A writer that
+/// is destroyed without close() leaves nothing.
 class TokenShardWriter {
  public:
   TokenShardWriter(std::string path, std::int64_t vocab);
@@ -106,7 +100,7 @@ class TokenShardWriter {
   /// Ids outside [0, vocab) and more than 2^31 - 1 tokens are internal errors.
   void append(std::span<const Token> tokens);
   [[nodiscard]] std::int64_t num_tokens() const { return num_tokens_; }
-  /// Writes the count, syncs, writes the shard's hashes (block_hashes.hpp), and gives the file its name.
+  /// Writes the count, syncs, writes the shard's hashes (io/posix/block_hashes.hpp), and gives the file its name.
   void close();
 
  private:
@@ -115,9 +109,9 @@ class TokenShardWriter {
   std::string path_;
   std::int64_t vocab_;
   ShardFormat format_;
-  std::optional<FileDescriptor> file_;
+  std::optional<io::FileDescriptor> file_;
   std::string buffer_;
   std::int64_t num_tokens_ = 0;
 };
 
-}  // namespace kozero::io
+}  // namespace kozero::data

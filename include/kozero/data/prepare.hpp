@@ -1,31 +1,27 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // prepare.hpp: text -> token shards for training and validation in a folder, and tokens.json, which describes them.
-// A folder whose fingerprint still fits the text, the tokenizer and val_fraction is reused. token_cache.hpp has the
-// folders that runs share.
+//   FOLDER/train_000000.bin ... val_000000.bin ... tokenizer.json tokens.json, a .xxh3 beside each shard
+// Validation has stretches spread evenly over the corpus, val_fraction of its bytes: at the end of each of k equal
+// parts, with stretches of at least 64 KiB if the corpus is large enough. Each document, and each change between
+// training and validation, begins with the tokenizer's end-of-text. The folder is written under a temporary name, then
+// renamed. A folder whose fingerprint still fits the text, the tokenizer and val_fraction is reused. token_cache.hpp has
+// the folders that runs share.
 #pragma once
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "io/text/text_source.hpp"
+#include <kozero/data/text_files.hpp>
 
-namespace kozero::io {
-
-// Text -> token shards for training and validation in a folder, made once and reused.
-//   FOLDER/train_000000.bin ... val_000000.bin ... tokenizer.json tokens.json, a .xxh3 beside each shard
-// Validation takes stretches spread evenly over the corpus, val_fraction of its bytes: at the end of each of k equal
-// parts, with stretches of at least 64 KiB where the corpus is large enough. Each document, and each change of side,
-// begins with the tokenizer's end-of-text. tokens.json is the description below; its fingerprint covers the paths,
-// sizes and times of the text files, the tokenizer and val_fraction. The folder is written under a temporary name, then
-// renamed.
+namespace kozero::data {
 
 struct PrepareOrder {
   std::vector<std::string> text;  ///< files and folders
   std::string tokenizer = "bytes";
   double val_fraction = 0.05;
   std::string folder;
-  std::string split;  ///< of a tokenizer that is learned: a published split's name (pretokenizer.hpp)
+  std::string split;  ///< of a tokenizer that is learned: a published split's name (io/text/pretokenizer.hpp)
 };
 
 struct TokenSplit {
@@ -66,8 +62,7 @@ bool is_current(const std::string& folder, const std::string& fingerprint);
 void make_tokens(const PrepareOrder& order, const std::vector<TextFile>& files, const std::string& folder,
                  const std::string& fingerprint);
 
-// Tokens.json, the description of a folder of prepared tokens, and the fingerprint in it.
-
+/// The description of a folder of prepared tokens, with their fingerprint.
 inline constexpr const char* kTokensDescription = "tokens.json";
 
 /// 16 hexadecimal digits that change with the text files' paths, sizes and times, the tokenizer and val_fraction.
@@ -76,4 +71,4 @@ std::string fingerprint_of(const PrepareOrder& order, const std::vector<TextFile
 /// Writes folder/tokens.json; file names in it are relative to the folder.
 void write_description(const std::string& folder, const PreparedTokens& tokens);
 
-}  // namespace kozero::io
+}  // namespace kozero::data

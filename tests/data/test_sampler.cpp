@@ -7,12 +7,12 @@
 #include <vector>
 
 #include <kozero/core/error.hpp>
-#include <kozero/train/data_set.hpp>
+#include <kozero/data/data_set.hpp>
 
 using namespace kozero;
-using train::Granules;
-using train::Sampler;
-using train::Share;
+using data::Granules;
+using data::Sampler;
+using data::Share;
 
 namespace {
 
@@ -100,7 +100,7 @@ TEST_CASE("numbers of granules are added in the granules' order, whatever the nu
         values.push_back(g < of_granules.size() ? of_granules[g] : 77.0);  // a rank without work reports what it likes
       }
     }
-    CHECK(train::sum_over_granules(values, ranks, 5) == expected);
+    CHECK(data::sum_over_granules(values, ranks, 5) == expected);
   }
 }
 

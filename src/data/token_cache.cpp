@@ -16,9 +16,9 @@
 #include "io/posix/file.hpp"
 #include "io/run/run_folder.hpp"
 #include "io/run/run_status.hpp"
-#include "io/text/token_cache.hpp"
+#include <kozero/data/token_cache.hpp>
 
-namespace kozero::io {
+namespace kozero::data {
 
 namespace {
 
@@ -61,7 +61,7 @@ class EntryLock {
       ::close(file_);
       return false;
     }
-    const std::string name = fmt::format("process {} on host {}, since {}\n", ::getpid(), host_name(), time_now());
+    const std::string name = fmt::format("process {} on host {}, since {}\n", ::getpid(), io::host_name(), io::time_now());
     // On a full disk the lock is held all the same: the text is only for a message.
     if (::ftruncate(file_, 0) == 0) static_cast<void>(!::pwrite(file_, name.data(), name.size(), 0));
     return true;
@@ -70,7 +70,7 @@ class EntryLock {
   [[nodiscard]] std::string holder() const {
     constexpr std::int64_t kMostBytes = 4096;
     try {
-      const std::string name = read_whole_file(path_, kMostBytes);
+      const std::string name = io::read_whole_file(path_, kMostBytes);
       if (!name.empty()) return name.substr(0, name.find('\n'));
     } catch (const Error&) {  // released meanwhile
     }
@@ -92,15 +92,15 @@ void remove_partial(const fs::path& cache, const std::string& prefix) {
 /// Gives the finished folder its name. If another process was faster, as it may be without locks, its entry stays.
 void publish_entry(const std::string& made, const std::string& entry) {
   const fs::path cache = fs::path(entry).parent_path();
-  FileDescriptor(made, FileDescriptor::Use::sync).sync();
+  io::FileDescriptor(made, io::FileDescriptor::Use::sync).sync();
   std::error_code problem;
   fs::rename(made, entry, problem);
-  if (problem && is_folder(entry)) {
+  if (problem && io::is_folder(entry)) {
     fs::remove_all(made);
     return;
   }
   if (problem) throw Error(Failure::write, entry + ": cannot be made: " + problem.message());
-  FileDescriptor(cache.string(), FileDescriptor::Use::sync).sync();
+  io::FileDescriptor(cache.string(), io::FileDescriptor::Use::sync).sync();
 }
 
 PreparedTokens made_entry(const PrepareOrder& order, const std::vector<TextFile>& files, const std::string& digits,
@@ -112,9 +112,9 @@ PreparedTokens made_entry(const PrepareOrder& order, const std::vector<TextFile>
   fs::create_directories(cache);
   const EntryLock lock((cache / ("." + digits + ".lock")).string(), entry, say);
   if (is_current(entry, digits)) return read_prepared(entry);
-  if (is_there(entry)) say(entry + ": damaged; it is now " + set_aside(entry) + ", and the tokens are made again");
+  if (io::is_there(entry)) say(entry + ": damaged; it is now " + io::set_aside(entry) + ", and the tokens are made again");
   if (lock.is_held()) remove_partial(cache, prefix);
-  const std::string partial = (cache / fmt::format("{}{}.{}", prefix, host_name(), ::getpid())).string();
+  const std::string partial = (cache / fmt::format("{}{}.{}", prefix, io::host_name(), ::getpid())).string();
   try {
     make_tokens(order, files, partial, digits);
     publish_entry(partial, entry);
@@ -168,4 +168,4 @@ std::string user_token_cache() {
   throw Error(Failure::write, "no folder for tokens: XDG_CACHE_HOME, HOME/.cache and TMPDIR cannot be written");
 }
 
-}  // namespace kozero::io
+}  // namespace kozero::data

@@ -1,125 +1,23 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// prepare.cpp: tokenizes a corpus, splits off the validation text, and reads and writes tokens.json.
+// prepare.cpp: tokenizes a corpus and divides it into training and validation shards.
 #include <fmt/format.h>
 #include <unistd.h>
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
-#include <sstream>
 
 #include <kozero/core/error.hpp>
-#include <kozero/core/random.hpp>
+#include <kozero/data/prepare.hpp>
+#include <kozero/data/token_shard.hpp>
 #include "io/posix/file.hpp"
-#include "io/posix/readable.hpp"
 #include "io/run/run_folder.hpp"
-#include "io/text/prepare.hpp"
-#include "io/text/token_shard.hpp"
 #include "io/text/tokenizer.hpp"
+#include "src/data/document_formats.hpp"
 
-namespace kozero::io {
-
+namespace kozero::data {
 namespace {
-
-namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
-
-constexpr int kFormatVersion = 2;  // shards have hashes
-constexpr std::int64_t kMaxDescriptionBytes = std::int64_t{16} << 20;
-
-Json json_of(const TokenSplit& split) {
-  Json files = Json::array();
-  for (const auto& file : split.files) files.push_back(fs::path(file).filename().string());
-  return {{"files", files}, {"tokens", split.tokens}, {"bytes", split.bytes}};
-}
-
-/// A file name from the description, inside the folder and nowhere else.
-std::string inside(const std::string& folder, const std::string& name) {
-  if (name.empty() || fs::path(name).filename() != name || name == "..") {
-    throw Error(Failure::input, folder + "/" + kTokensDescription + ": file name \"" + name + "\" leaves the folder");
-  }
-  return (fs::path(folder) / name).string();
-}
-
-TokenSplit split_from(const std::string& folder, const Json& json) {
-  TokenSplit split;
-  for (const auto& name : json.at("files")) split.files.push_back(inside(folder, name.get<std::string>()));
-  json.at("tokens").get_to(split.tokens);
-  json.at("bytes").get_to(split.bytes);
-  return split;
-}
-
-/// 16 hexadecimal digits.
-std::string digits_of(const std::string& text) {
-  std::array<char, 17> digits{};
-  const auto end = std::to_chars(digits.begin(), digits.end(), stream_key(0, text), 16).ptr;
-  const std::string shortest(digits.begin(), end);
-  return std::string(16 - shortest.size(), '0') + shortest;
-}
-
-/// The same from any working directory.
-std::string absolute(const std::string& path) { return fs::absolute(path).lexically_normal().generic_string(); }
-
-}  // namespace
-
-std::string fingerprint_of(const PrepareOrder& order, const std::vector<TextFile>& files) {
-  std::ostringstream all;
-  all.precision(17);
-  const bool is_file = path_kind(order.tokenizer) == PathKind::file;
-  all << kFormatVersion << '\0' << (is_file ? absolute(order.tokenizer) : order.tokenizer) << '\0' << order.val_fraction
-      << '\0';
-  if (!order.split.empty() && bpe_size(order.tokenizer)) all << order.split << '\0';
-  if (is_file) all << read_whole_file(order.tokenizer, INT64_MAX) << '\0';
-  for (const auto& file : files) all << absolute(file.path) << '\0' << file.bytes << '\0' << file.modified << '\0';
-  return digits_of(all.str());
-}
-
-void write_description(const std::string& folder, const PreparedTokens& tokens) {
-  const Json json = {{"format", "kozero-tokens"},
-                     {"version", kFormatVersion},
-                     {"fingerprint", tokens.fingerprint},
-                     {"tokenizer", tokens.tokenizer},
-                     {"tokenizer_file", fs::path(tokens.tokenizer_file).filename().string()},
-                     {"vocab", tokens.vocab},
-                     {"byte_order_marks", tokens.byte_order_marks},
-                     {"crlf_line_ends", tokens.crlf_line_ends},
-                     {"train", json_of(tokens.train)},
-                     {"val", json_of(tokens.val)}};
-  write_whole_file((fs::path(folder) / kTokensDescription).string(), json.dump(2) + "\n");
-}
-
-PreparedTokens read_prepared(const std::string& folder) {
-  const std::string path = (fs::path(folder) / kTokensDescription).string();
-  try {
-    const Json json = Json::parse(read_whole_file(path, kMaxDescriptionBytes));
-    if (json.at("format") != "kozero-tokens" || json.at("version") != kFormatVersion) {
-      throw Error(Failure::input, path + ": not a description of tokens of version " + std::to_string(kFormatVersion));
-    }
-    PreparedTokens tokens;
-    tokens.folder = folder;
-    tokens.byte_order_marks = json.value("byte_order_marks", std::int64_t{0});
-    tokens.crlf_line_ends = json.value("crlf_line_ends", std::int64_t{0});
-    tokens.reused = true;
-    tokens.train = split_from(folder, json.at("train"));
-    tokens.val = split_from(folder, json.at("val"));
-    json.at("tokenizer").get_to(tokens.tokenizer);
-    tokens.tokenizer_file = inside(folder, json.at("tokenizer_file").get<std::string>());
-    json.at("vocab").get_to(tokens.vocab);
-    json.at("fingerprint").get_to(tokens.fingerprint);
-    return tokens;
-  } catch (const nlohmann::json::exception& problem) {
-    throw Error(Failure::input, path + ": " + problem.what());
-  }
-}
-
-namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::int64_t kTokensPerShard = 100'000'000;  // as llm.c's
 constexpr std::int64_t kStretchBytes = std::int64_t{64} << 10;
@@ -193,20 +91,20 @@ struct InvisibleMarks {
   std::int64_t byte_order_marks = 0;
   std::int64_t crlf_line_ends = 0;
 
-  void count(const TextBlock& block) {
+  void count(const io::TextBlock& block) {
     if (block.starts_document && block.text.starts_with("\xEF\xBB\xBF")) ++byte_order_marks;
     for (std::size_t at = 0; (at = block.text.find("\r\n", at)) != std::string::npos; at += 2) ++crlf_line_ends;
   }
 };
 
-InvisibleMarks tokenize(const std::vector<TextFile>& files, const Tokenizer& tokenizer, double val_fraction,
+InvisibleMarks tokenize(const io::Corpus& corpus, const io::Tokenizer& tokenizer, double val_fraction,
                         SplitWriter& train, SplitWriter& val) {
-  const Stretches stretches(total_bytes(files), val_fraction);
+  const Stretches stretches(corpus.bytes(), val_fraction);
   const Token separator = tokenizer.end_of_text();
   const SplitWriter* previous = nullptr;
   InvisibleMarks marks;
-  TextReader reader(files, stretches.block_bytes());
-  for (TextBlock block; reader.next(block);) {
+  const auto reader = corpus.read(stretches.block_bytes());
+  for (io::TextBlock block; reader->next(block);) {
     SplitWriter& side = stretches.is_validation(block.offset) ? val : train;
     if ((block.starts_document || &side != previous) && separator >= 0) side.append(std::span(&separator, 1));
     side.append(block.starts_document ? tokenizer.encode(block.text) : tokenizer.encode_rest(block.text));
@@ -217,11 +115,9 @@ InvisibleMarks tokenize(const std::vector<TextFile>& files, const Tokenizer& tok
   return marks;
 }
 
-bool holds_prepared(const std::string& folder) { return is_there((fs::path(folder) / kTokensDescription).string()); }
-
 /// Puts the finished temporary folder in the place of whatever prepared tokens were there.
 void replace(const std::string& temporary, const std::string& folder) {
-  if (fs::exists(folder) && !fs::is_empty(folder) && !holds_prepared(folder)) {
+  if (fs::exists(folder) && !fs::is_empty(folder) && !io::is_there((fs::path(folder) / kTokensDescription).string())) {
     throw Error(Failure::write, folder + ": holds files that are not prepared tokens; name another folder");
   }
   fs::remove_all(folder);
@@ -233,7 +129,8 @@ void replace(const std::string& temporary, const std::string& folder) {
 void make_tokens(const PrepareOrder& order, const std::vector<TextFile>& files, const std::string& folder,
                  const std::string& fingerprint) {
   fs::create_directories(folder);
-  const auto tokenizer = make_tokenizer(order.tokenizer, files, order.split);
+  const FileCorpus corpus(files);
+  const auto tokenizer = io::make_tokenizer(order.tokenizer, &corpus, order.split);
   PreparedTokens tokens;
   tokens.tokenizer = tokenizer->name();
   tokens.tokenizer_file = (fs::path(folder) / tokenizer->file_name()).string();
@@ -242,7 +139,7 @@ void make_tokens(const PrepareOrder& order, const std::vector<TextFile>& files, 
   tokenizer->save(tokens.tokenizer_file);
   SplitWriter train(folder, "train", tokens.vocab);
   SplitWriter val(folder, "val", tokens.vocab);
-  const InvisibleMarks marks = tokenize(files, *tokenizer, order.val_fraction, train, val);
+  const InvisibleMarks marks = tokenize(corpus, *tokenizer, order.val_fraction, train, val);
   tokens.byte_order_marks = marks.byte_order_marks;
   tokens.crlf_line_ends = marks.crlf_line_ends;
   tokens.train = train.finish();
@@ -250,27 +147,9 @@ void make_tokens(const PrepareOrder& order, const std::vector<TextFile>& files, 
   write_description(folder, tokens);
 }
 
-bool is_current(const std::string& folder, const std::string& fingerprint) {
-  if (!holds_prepared(folder)) return false;
-  try {
-    const auto tokens = read_prepared(folder);
-    const auto whole = [&](const TokenSplit& split) {
-      if (split.files.empty()) return split.tokens == 0;
-      const TokenShards all(split.files, tokens.vocab);
-      return all.num_tokens() == split.tokens &&
-             std::all_of(all.shards().begin(), all.shards().end(),
-                         [](const TokenShard& shard) { return shard.recorded_hashes().has_value(); });
-    };
-    return tokens.fingerprint == fingerprint && fs::exists(tokens.tokenizer_file) && whole(tokens.train) &&
-           whole(tokens.val);
-  } catch (const Error&) {
-    return false;  // damaged: made anew
-  }
-}
-
 std::vector<std::string> notes_on(const PrepareOrder& order, const PreparedTokens& made) {
   std::vector<std::string> notes;
-  if (const auto asked = bpe_size(order.tokenizer); asked && *asked > made.vocab) {
+  if (const auto asked = io::bpe_size(order.tokenizer); asked && *asked > made.vocab) {
     notes.push_back(fmt::format("{}: {} ids were learned, the text has no more pairs", order.tokenizer, made.vocab));
   }
   if (made.byte_order_marks + made.crlf_line_ends > 0) {
@@ -291,10 +170,10 @@ PreparedTokens prepare(const PrepareOrder& order) {
   SkippedFiles skipped;
   const auto files = find_text(order.text, skipped);
   const std::string fingerprint = fingerprint_of(order, files);
-  const std::string folder = without_trailing_slash(order.folder);
+  const std::string folder = io::without_trailing_slash(order.folder);
   const bool current = is_current(folder, fingerprint);
   if (!current) {
-    const std::string temporary = partial_name(folder) + "." + std::to_string(::getpid());
+    const std::string temporary = io::partial_name(folder) + "." + std::to_string(::getpid());
     try {
       make_tokens(order, files, temporary, fingerprint);
       replace(temporary, folder);
@@ -312,4 +191,4 @@ PreparedTokens prepare(const PrepareOrder& order) {
   return tokens;
 }
 
-}  // namespace kozero::io
+}  // namespace kozero::data

@@ -8,13 +8,16 @@
 #include <filesystem>
 #include <numeric>
 
-#include "io/text/token_shard.hpp"
+#include <kozero/data/token_shard.hpp>
 
-#include "scratch_folder.hpp"
-#include "thrown.hpp"
+#include <io/scratch_folder.hpp>
+#include <io/thrown.hpp>
 
-namespace kozero::io {
+namespace kozero::data {
 
+using io::ScratchFolder;
+using io::bytes_of;
+using io::thrown_by;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::EndsWith;
 using Catch::Matchers::StartsWith;
@@ -217,4 +220,4 @@ TEST_CASE("several shards read as one sequence") {
   CHECK(thrown_by([] { TokenShards({}, 300); }).text == "data.tokens: no file given");
 }
 
-}  // namespace kozero::io
+}  // namespace kozero::data

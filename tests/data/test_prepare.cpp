@@ -8,16 +8,20 @@
 #include <cmath>
 #include <filesystem>
 
-#include "io/text/prepare.hpp"
-#include "io/text/token_cache.hpp"
-#include "io/text/token_shard.hpp"
+#include <kozero/data/prepare.hpp>
+#include <kozero/data/token_cache.hpp>
+#include <kozero/data/token_shard.hpp>
 #include "io/text/tokenizer.hpp"
 
-#include "scratch_folder.hpp"
-#include "thrown.hpp"
+#include <io/scratch_folder.hpp>
+#include <io/thrown.hpp>
 
-namespace kozero::io {
+namespace kozero::data {
 
+using io::ScratchFolder;
+using io::bytes_of;
+using io::make_tokenizer;
+using io::thrown_by;
 namespace fs = std::filesystem;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::WithinRel;
@@ -200,4 +204,4 @@ TEST_CASE("what cannot be prepared is refused, and other people's folders stay")
   }
 }
 
-}  // namespace kozero::io
+}  // namespace kozero::data

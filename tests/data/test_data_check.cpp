@@ -9,8 +9,8 @@
 #include <thread>
 
 #include <io/thrown.hpp>
-#include <kozero/train/data_check.hpp>
-#include "io/text/token_shard.hpp"
+#include <kozero/data/data_check.hpp>
+#include <kozero/data/token_shard.hpp>
 
 #include "groups.hpp"
 #include "shared_folder.hpp"
@@ -18,7 +18,7 @@
 using namespace kozero;
 using Catch::Matchers::ContainsSubstring;
 using io::thrown_by;
-using train::DataCheck;
+using data::DataCheck;
 
 namespace {
 
@@ -29,7 +29,7 @@ std::string shard_of(const tests::SharedFolder& folder, const std::string& name,
   const std::string path = folder / name;
   std::vector<Token> tokens(kTokens, 3);
   tokens[static_cast<std::size_t>(position)] = id;
-  io::TokenShardWriter writer(path, 1000);
+  data::TokenShardWriter writer(path, 1000);
   writer.append(tokens);
   writer.close();
   return path;
@@ -43,7 +43,7 @@ std::string shard(const tests::SharedFolder& folder, const std::string& name, st
 }
 
 DataCheck::Shards opened(const std::vector<std::string>& paths, std::int64_t vocab = 1000) {
-  return std::make_shared<const io::TokenShards>(paths, vocab);
+  return std::make_shared<const data::TokenShards>(paths, vocab);
 }
 
 }  // namespace
@@ -101,11 +101,11 @@ TEST_CASE("the data's identity depends on the bytes alone: not on ranks, paths o
     all.push_back(identity);
     const auto swapped = DataCheck({opened({b, a})}, comm).identity(comm);
     CHECK(swapped.whole != identity.whole);
-    CHECK_THAT(train::difference(identity, swapped), ContainsSubstring(" and was " + identity.whole));
+    CHECK_THAT(data::difference(identity, swapped), ContainsSubstring(" and was " + identity.whole));
 
     DataCheck unread({opened({a, c})}, comm);
     CHECK(unread.identity(comm) == io::DataIdentity{identity.sampled, ""});
-    CHECK(train::difference(identity, unread.identity(comm)).empty());
+    CHECK(data::difference(identity, unread.identity(comm)).empty());
     unread.finish(comm);
     CHECK(unread.identity(comm) == identity);
     CHECK(DataCheck({nullptr}, comm).identity(comm) == io::DataIdentity());
