@@ -28,11 +28,11 @@ struct DocumentFormat {
   std::unique_ptr<io::DocumentReader> (*open)(const std::string& path, std::int64_t block_bytes);
 };
 
-Objection objection_to(const FileBeginning& file) { return objection_to(file.bytes, file.is_whole, file.path); }
+Objection objection_of_text(const FileBeginning& file) { return objection_to(file.bytes, file.is_whole, file.path); }
 
 /// The first row that fits a file reads it.
 constexpr std::array kDocumentFormats = {
-    DocumentFormat{"text", [](const FileBeginning& file) { return objection_to(file).reason.empty(); },
+    DocumentFormat{"text", [](const FileBeginning& file) { return objection_of_text(file).reason.empty(); },
                    read_plain_text},
 };
 
@@ -51,7 +51,7 @@ auto with_format(const std::string& path, const Visit& visit) {
 
 std::unique_ptr<io::DocumentReader> open_documents(const std::string& path, std::int64_t block_bytes) {
   return with_format(path, [&](const FileBeginning& file, const DocumentFormat* format) {
-    if (format == nullptr) throw Error(Failure::input, "data.text: " + path + ": " + objection_to(file).refusal);
+    if (format == nullptr) throw Error(Failure::input, "data.text: " + path + ": " + objection_of_text(file).refusal);
     return format->open(path, block_bytes);
   });
 }
@@ -84,7 +84,7 @@ class CorpusReader final : public io::DocumentReader {
 
 Objection objection_to_file(const std::string& path) {
   return with_format(path, [](const FileBeginning& file, const DocumentFormat* format) {
-    return format == nullptr ? objection_to(file) : Objection();
+    return format == nullptr ? objection_of_text(file) : Objection();
   });
 }
 

@@ -19,6 +19,8 @@
 namespace kozero::data {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr std::int64_t kTokensPerShard = 100'000'000;  // as llm.c's
 constexpr std::int64_t kStretchBytes = std::int64_t{64} << 10;
 constexpr std::int64_t kMinBlockBytes = 256;

@@ -52,7 +52,7 @@ class EntryLock {
   /// False if another process has the lock, or the file was removed by the process that had it.
   bool take() {
     file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-    if (file_ < 0) throw Error(Failure::write, path_ + ": cannot create: " + errno_text());
+    if (file_ < 0) throw Error(Failure::write, path_ + ": cannot create: " + io::errno_text());
     is_held_ = ::flock(file_, LOCK_EX | LOCK_NB) == 0;
     const bool waits = !is_held_ && (errno == EWOULDBLOCK || errno == EINTR);
     struct stat locked {

@@ -4,7 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <kozero/core/error.hpp>
-#include <kozero/data/data_set.hpp>
+#include <kozero/data/batch_loader.hpp>
 
 using namespace kozero;
 using data::BatchLoader;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <kozero/core/error.hpp>
-#include <kozero/data/data_set.hpp>
+#include <kozero/data/sampler.hpp>
 
 using namespace kozero;
 using data::Granules;

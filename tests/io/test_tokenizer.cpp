@@ -128,7 +128,7 @@ MergeRules rules_of(const std::vector<Merge>& merges) {
 TEST_CASE("every byte sequence round-trips through both tokenizers") {
   const ScratchFolder folder("roundtrip");
   const auto bytes = make_tokenizer("bytes");
-  const auto bpe = trained(folder, 1000);
+  const auto bpe = trained(1000);
   for (const Tokenizer* tokenizer : {static_cast<const Tokenizer*>(bytes.get()), static_cast<const Tokenizer*>(&bpe)}) {
     for (const auto& text : odd_texts()) CHECK(tokenizer->decode(tokenizer->encode(text)) == text);
     const std::string noise = random_bytes(100000, 7);
@@ -139,7 +139,7 @@ TEST_CASE("every byte sequence round-trips through both tokenizers") {
 
 TEST_CASE("byte-pair encoding shortens what it was trained on") {
   const ScratchFolder folder("shorten");
-  const auto bpe = trained(folder, 2000);
+  const auto bpe = trained(2000);
   CHECK(bpe.vocab_size() == 2000);
   CHECK(bpe.name() == "bpe:2000");
   CHECK(bpe.end_of_text() == 1999);
@@ -193,7 +193,7 @@ TEST_CASE("the heap merges as the definition does") {
 
 TEST_CASE("a saved tokenizer is read back equal, and is a Hugging Face tokenizer.json") {
   const ScratchFolder folder("saved");
-  const auto bpe = trained(folder, 600);
+  const auto bpe = trained(600);
   bpe.save(folder / "tokenizer.json");
   const auto again = make_tokenizer(folder / "tokenizer.json");
   CHECK(again->vocab_size() == bpe.vocab_size());
@@ -250,8 +250,8 @@ TEST_CASE("bytes as a Hugging Face tokenizer.json are BPE of 256 characters with
 
 TEST_CASE("training is repeatable") {
   const ScratchFolder folder("repeat");
-  trained(folder, 700).save(folder / "a.json");
-  trained(folder, 700).save(folder / "b.json");
+  trained(700).save(folder / "a.json");
+  trained(700).save(folder / "b.json");
   CHECK(bytes_of(folder / "a.json") == bytes_of(folder / "b.json"));
 }
 
@@ -291,7 +291,7 @@ TEST_CASE("the work of merging grows with the text, not with its square") {
 
 TEST_CASE("encoding time grows with the text, not with its square") {
   const ScratchFolder folder("linear");
-  const auto bpe = trained(folder, 1000);
+  const auto bpe = trained(1000);
   for (const std::string& text : {std::string(1 << 20, 'a'), std::string(1 << 20, ' '), std::string(1 << 20, '\xFF')}) {
     const auto start = std::chrono::steady_clock::now();
     CHECK(bpe.decode(bpe.encode(text)) == text);
@@ -301,7 +301,7 @@ TEST_CASE("encoding time grows with the text, not with its square") {
 
 TEST_CASE("encoding speed", "[.speed]") {
   const ScratchFolder folder("speed");
-  const auto bpe = trained(folder, 4000);
+  const auto bpe = trained(4000);
   const std::string text = words(20'000'000, 5);
   const auto start = std::chrono::steady_clock::now();
   const auto tokens = bpe.encode(text);

@@ -14,6 +14,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/ledger.hpp>
+#include <kozero/data/data_set.hpp>
 #include <kozero/train/engine.hpp>
 #include <kozero/train/settings.hpp>
 #include "io/checkpoint/checkpoint.hpp"

@@ -16,7 +16,8 @@
 #include <kozero/distributed/distributed_array.hpp>
 #include <kozero/model/model.hpp>
 #include <kozero/optim/optimizer.hpp>
-#include <kozero/data/data_set.hpp>
+#include <kozero/data/batch_loader.hpp>
+#include <kozero/data/sampler.hpp>
 #include "io/checkpoint/manifest.hpp"
 
 namespace kozero::train {
