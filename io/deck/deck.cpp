@@ -135,6 +135,9 @@ Deck parse_deck(const std::string& text, const std::string& source, const std::v
   check_deck(deck);
   note_short_batch(deck);
   for (auto& path : deck.data.text) find_path(source, path);
+  for (auto& each : deck.data.source) {
+    for (auto& path : each.text) find_path(source, path);
+  }
   for (auto& path : deck.data.tokens) find_path(source, path);
   if (deck.run.tuning != "none") find_path(source, deck.run.tuning);
   if (!names_tokenizer_kind(deck)) find_path(source, deck.data.tokenizer);

@@ -152,7 +152,9 @@ std::vector<DeckRow> data_rows() {
   using K = DataKeys;
   return {
       first({"data.text", kData<&K::text>, text("path of a UTF-8 file or a folder"),
-             "text to train on; give one of data.text, data.tokens, data.synthetic", "none"}),
+             "text to train on; give one of data.text, data.source, data.tokens, data.synthetic", "none"}),
+      {"data.source", kData<&K::source>, {},
+       "[[data.source]]: text of several sources, one table each; an epoch has each source repeat times", "none"},
       {"data.tokens", kData<&K::tokens>, text("path of a token shard (.bin)"),
        "token shards to train on, as `kozero prepare` and llm.c write them", "none"},
       {"data.synthetic", kData<&K::synthetic>, truth(), "train on a seeded Markov source of known entropy"},
@@ -166,6 +168,11 @@ std::vector<DeckRow> data_rows() {
       {"data.strict", kData<&K::strict>, truth(),
        "check every token shard before the first step, and refuse to resume on data other than the checkpoint's"},
   };
+}
+
+template <auto Value>
+DeckValue of_source(SourceKeys& source) {
+  return &(source.*Value);
 }
 
 std::vector<DeckRow> train_rows() {
@@ -309,6 +316,17 @@ std::vector<DeckRow> all_rows() {
 }
 
 }  // namespace
+
+const std::vector<ListColumn<SourceKeys>>& columns_of(const SourceKeys& /*source*/) {
+  using K = SourceKeys;
+  constexpr double kMostRepeats = 1000;
+  static const std::vector<ListColumn<K>> columns = {
+      {"text", of_source<&K::text>, text("path of a UTF-8 file or a folder"), "the source's text, as data.text", true},
+      {"repeat", of_source<&K::repeat>, from_to(1, kMostRepeats),
+       "how often an epoch has the source's training text; its validation text counts once"},
+  };
+  return columns;
+}
 
 const std::vector<DeckRow>& deck_schema() {
   static const std::vector<DeckRow> rows = all_rows();

@@ -29,7 +29,16 @@ std::string text_of(const RopeScalingKeys& scaling) {
          ", original_seq = " + text_of(scaling.original_seq) + "}";
 }
 
+template <ListTable Keys>
+std::string text_of(const Keys& keys) {
+  Keys copy = keys;
+  std::vector<std::string> texts;
+  for (const auto& column : columns_of(keys)) texts.push_back(column.name + " = " + toml_text(column.value_in(copy)));
+  return "{" + joined(texts) + "}";
+}
+
 template <class List>
+  requires(!ListTable<List>)
 std::string text_of(const List& values) {
   std::vector<std::string> texts;
   for (const auto& value : values) texts.push_back(text_of(value));
@@ -132,6 +141,14 @@ struct Fits {
            finite(scaling->high_freq_factor) && scaling->high_freq_factor > scaling->low_freq_factor &&
            scaling->original_seq >= 1 && scaling->original_seq <= kMostPositions;
   }
+  template <ListTable Keys>
+  bool operator()(const std::vector<Keys>* tables) const {
+    return !tables->empty() && std::all_of(tables->begin(), tables->end(), [](Keys keys) {
+      return std::ranges::all_of(columns_of(keys), [&](const auto& column) {
+        return accepts(column.accepted, column.value_in(keys));
+      });
+    });
+  }
 };
 
 std::string plain(double number) {
@@ -182,6 +199,12 @@ struct InWords {
     return R"(none | {type = "llama3", factor = 8.0, low_freq_factor = 1.0, high_freq_factor = 4.0, )"
            R"(original_seq = 8192} (type and factor needed, 1 <= factor, 0 < low_freq_factor < high_freq_factor))";
   }
+  template <ListTable Keys>
+  std::string operator()(const std::vector<Keys>* /*value*/) const {
+    std::vector<std::string> names;
+    for (const auto& column : columns_of(Keys())) names.push_back(column.name);
+    return "list of tables with " + joined(names);
+  }
 };
 
 }  // namespace
@@ -212,7 +235,9 @@ std::vector<std::string> names_in(const std::string& section) {
   return names;
 }
 
-bool accepts(const DeckRow& row, DeckValue value) { return std::visit(Fits{row.accepted}, value); }
+bool accepts(const Accepted& accepted, DeckValue value) { return std::visit(Fits{accepted}, value); }
+
+bool accepts(const DeckRow& row, DeckValue value) { return accepts(row.accepted, value); }
 
 Unit unit_of(const DeckRow& row) {
   if (row.key.ends_with("_mib")) return Unit::mib;
@@ -228,13 +253,43 @@ std::optional<double> number_with_unit(const DeckRow& row, const std::string& te
   return *amount / (unit == Unit::mib ? 0x1p20 : unit == Unit::minutes ? 60.0 : 1.0);
 }
 
+std::string accepted_values(const Accepted& accepted, DeckValue value) { return std::visit(InWords{accepted}, value); }
+
 std::string accepted_values(const DeckRow& row) {
   Deck deck;
   const Unit unit = unit_of(row);
-  return std::visit(InWords{row.accepted}, row.value_in(deck)) + (unit == Unit::none ? ""
+  return accepted_values(row.accepted, row.value_in(deck)) + (unit == Unit::none ? ""
                                                                   : unit == Unit::mib
                                                                       ? ", or a size as 512MiB, 2GB"
                                                                       : ", or a time as 90s, 10min, 2h");
+}
+
+namespace {
+
+struct ColumnsInWords {
+  const DeckRow& row;
+  template <class Value>
+  std::vector<ColumnInWords> operator()(const Value* /*value*/) const {
+    return {};
+  }
+  template <ListTable Keys>
+  std::vector<ColumnInWords> operator()(const std::vector<Keys>* /*value*/) const {
+    std::vector<ColumnInWords> columns;
+    for (const auto& column : columns_of(Keys())) {
+      Keys keys;
+      const DeckValue value = column.value_in(keys);
+      columns.push_back({row.key + "[]." + column.name, column.help, accepted_values(column.accepted, value),
+                         column.is_needed ? "none: each table gives it" : toml_text(value)});
+    }
+    return columns;
+  }
+};
+
+}  // namespace
+
+std::vector<ColumnInWords> columns_in_words(const DeckRow& row) {
+  Deck deck;
+  return std::visit(ColumnsInWords{row}, row.value_in(deck));
 }
 
 std::string default_of(const DeckRow& row) {

@@ -29,11 +29,13 @@ namespace {
 
 /// What eval reads of a deck, besides the model's shape; it computes in f32, whatever precision trained the weights.
 const std::vector<std::string> kApplied = {
-    "data.text",    "data.tokens",         "data.tokenizer",    "data.cache",  "comm.",
+    "data.text",    "data.source",         "data.tokens",       "data.tokenizer", "data.cache",  "comm.",
     "zero.stage",   "zero.prefetch_units", "train.micro_batch", "run.threads", "run.device",
     "run.products", "run.tuning",          "run.deterministic"};
 
-bool gives_data(const DeckArguments& named) { return named.gives("data.text") || named.gives("data.tokens"); }
+bool gives_data(const DeckArguments& named) {
+  return named.gives("data.text") || named.gives("data.source") || named.gives("data.tokens");
+}
 
 [[noreturn]] void refuse(const std::string& text) { throw Error(Failure::deck, text, Error::Seen::by_all_ranks); }
 
@@ -46,11 +48,14 @@ io::Deck evaluated_deck(TrainedModel& trained, const DeckArguments& named) {
   if (own_data && source.deck.empty()) {
     refuse(source.path + ": no data come with it: give some, for example 'data.text=[\"FILE\"]'");
   }
-  if (!own_data) deck.data.val_fraction = 0.0;
+  if (!own_data) {
+    deck.data.val_fraction = 0.0;
+    for (auto& each : deck.data.source) each.repeat = 1;
+  }
   if (named.gives("data.tokenizer")) return deck;
   if (!source.tokenizer.empty()) deck.data.tokenizer = source.tokenizer;
   if (source.tokenizer.empty()) deck.origins.erase("data.tokenizer");  // a resolved deck writes the default down
-  if (source.tokenizer.empty() && !own_data && !deck.data.text.empty()) {
+  if (source.tokenizer.empty() && !own_data && deck.data.has_text()) {
     refuse("no text without a tokenizer: " + source.no_tokenizer + ": give data.tokens, or data.tokenizer=FILE");
   }
   return deck;
@@ -58,7 +63,7 @@ io::Deck evaluated_deck(TrainedModel& trained, const DeckArguments& named) {
 
 /// A note that end-of-text tokens count in the loss; "" where the text has none.
 std::string remark_on(const data::DataSet& data, const io::Deck& deck) {
-  const Token separator = data.tokenizer == nullptr || deck.data.text.empty() ? -1 : data.tokenizer->end_of_text();
+  const Token separator = data.tokenizer == nullptr || !deck.data.has_text() ? -1 : data.tokenizer->end_of_text();
   if (separator < 0) return "";
   return fmt::format("note         an end-of-text token (id {}) is put before each file of the text\n", separator);
 }

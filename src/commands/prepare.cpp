@@ -31,7 +31,7 @@ void prepare(const distributed::Environment& environment, const Arguments& argum
                            escaped(order.folder), made.reused ? " (already made)" : "", made.train.tokens,
                            made.val.tokens, made.tokenizer, made.vocab,
                            made.train.files.size() + made.val.files.size());
-  for (const auto& note : io::notes_on(order, made)) std::cout << "note: " << escaped(note) << "\n";
+  for (const auto& note : data::notes_on(order, made)) std::cout << "note: " << escaped(note) << "\n";
 }
 
 }  // namespace kozero::commands

@@ -25,7 +25,14 @@ std::uint64_t term_of(std::int64_t number, const std::string& digits) {
 std::string sampled_hash_of(const DataCheck::Shards& group) {
   io::RunningHash hash;
   for (const auto& shard : group->shards()) hash.add(shard.sampled_hash());
+  hash.add(group->order());
   return hash.digits();
+}
+
+/// The term of the order in which shards are read; 0 if each is read once, in its place.
+std::uint64_t term_of_order(const DataCheck::Shards& group) {
+  const std::string order = group->order();
+  return order.empty() ? 0 : term_of(-1, order);
 }
 
 constexpr std::size_t kDigits = 32;
@@ -79,7 +86,7 @@ void DataCheck::identify_by_recorded_hashes(distributed::Communicator& comm) {
                 fmt::format("{}: ranks 0 and {} find different hashes there: give all ranks the same files",
                             io::hashes_file_of(shard.path()), rank_));
   });
-  std::uint64_t sum = 0;
+  std::uint64_t sum = term_of_order(groups_[0]);
   for (const auto& [shard, block, number, identifies] : blocks_) {
     if (identifies) sum += term_of(number, shard->recorded_hashes()->blocks[static_cast<std::size_t>(block)]);
   }
@@ -132,7 +139,7 @@ io::DataIdentity DataCheck::identity(distributed::Communicator& comm) {
     std::uint64_t done;
     std::uint64_t sum;
   };
-  std::uint64_t sum = 0;
+  std::uint64_t sum = term_of_order(groups_[0]);
   bool all_done = true;
   for (const Report& report : distributed::from_all_ranks(comm, Report{done() ? 1U : 0U, sum_})) {
     all_done = all_done && report.done == 1;

@@ -18,8 +18,9 @@ namespace {
 
 constexpr std::int64_t kVocabOfAnyPreset = 256;  ///< of tiny, small, medium: that of the byte tokenizer
 
-/// A kind of data. The first row that is_of accepts opens a deck's data.
+/// A kind of data, with the key that gives it. The first row that is_of accepts opens a deck's data.
 struct Source {
+  const char* key;
   bool (*is_of)(const io::Deck&);
   DataSet (*open)(const OpenOrder&);
   /// The vocabulary's size if model.vocab does not give it.
@@ -27,11 +28,12 @@ struct Source {
 };
 
 constexpr std::array kSources = {
-    Source{[](const io::Deck& deck) { return !architecture(deck.model.arch).decoder; }, open_linear,
+    Source{"data.synthetic", [](const io::Deck& deck) { return !architecture(deck.model.arch).decoder; }, open_linear,
            vocab_of_synthetic},
-    Source{[](const io::Deck& deck) { return deck.data.synthetic; }, open_synthetic, vocab_of_synthetic},
-    Source{[](const io::Deck& deck) { return !deck.data.tokens.empty(); }, open_tokens, vocab_of_tokens},
-    Source{[](const io::Deck& /*deck*/) { return true; }, open_text, vocab_of_text},
+    Source{"data.synthetic", [](const io::Deck& deck) { return deck.data.synthetic; }, open_synthetic, vocab_of_synthetic},
+    Source{"data.tokens", [](const io::Deck& deck) { return !deck.data.tokens.empty(); }, open_tokens, vocab_of_tokens},
+    Source{"data.source", [](const io::Deck& deck) { return !deck.data.source.empty(); }, open_text, vocab_of_text},
+    Source{"data.text", [](const io::Deck& /*deck*/) { return true; }, open_text, vocab_of_text},
 };
 
 const Source& source_of(const io::Deck& deck) {
@@ -39,6 +41,8 @@ const Source& source_of(const io::Deck& deck) {
 }
 
 }  // namespace
+
+const char* key_of_data(const io::Deck& deck) { return source_of(deck).key; }
 
 std::int64_t vocab_of_preset(const io::Deck& deck) {
   const Preset* preset = find_preset(deck.model.preset);
@@ -62,7 +66,7 @@ void require_whole_sample(const DataSet& data, const io::Deck& deck, std::int64_
   if (data.train->num_samples() > 0) return;
   throw Error(Failure::deck,
               fmt::format("{} holds {} training tokens, not one sample of model.seq + 1 = {}",
-                          deck.data.tokens.empty() ? "data.text" : "data.tokens", data.train->tail() + 1, seq + 1));
+                          key_of_data(deck), data.train->tail() + 1, seq + 1));
 }
 
 }  // namespace kozero::data

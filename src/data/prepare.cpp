@@ -44,9 +44,22 @@ class SplitWriter {
   }
   void count_bytes(std::size_t bytes) { split_.bytes += static_cast<std::int64_t>(bytes); }
 
+  /// The next token begins a new shard, the first of a further source.
+  void begin_source() {
+    if (shard_) close();
+    sources_.push_back(since_last_source());
+  }
+
   TokenSplit finish() {
     if (shard_) close();
     return split_;
+  }
+
+  /// What each source has, after finish().
+  [[nodiscard]] std::vector<TokenSplit> finished_sources() const {
+    auto all = sources_;
+    all.push_back(since_last_source());
+    return all;
   }
 
  private:
@@ -60,11 +73,21 @@ class SplitWriter {
     shard_->close();
     shard_.reset();
   }
+  [[nodiscard]] TokenSplit since_last_source() const {
+    TokenSplit rest = split_;
+    for (const auto& source : sources_) {
+      rest.files.erase(rest.files.begin(), rest.files.begin() + std::ssize(source.files));
+      rest.tokens -= source.tokens;
+      rest.bytes -= source.bytes;
+    }
+    return rest;
+  }
 
   std::string folder_, side_;
   std::int64_t vocab_;
   std::unique_ptr<TokenShardWriter> shard_;
   TokenSplit split_;
+  std::vector<TokenSplit> sources_;  ///< finished ones
 };
 
 /// Which bytes of the corpus are for validation.
@@ -99,14 +122,29 @@ struct InvisibleMarks {
   }
 };
 
-InvisibleMarks tokenize(const io::Corpus& corpus, const io::Tokenizer& tokenizer, double val_fraction,
+/// The offsets in the corpus at which sources end.
+std::vector<std::int64_t> ends_of_sources(const std::vector<TextFile>& files) {
+  std::vector<std::int64_t> ends;
+  std::int64_t end = 0;
+  for (const auto& file : files) {
+    ends.resize(file.source + 1, end);
+    ends.back() = end += file.bytes;
+  }
+  return ends;
+}
+
+InvisibleMarks tokenize(const std::vector<TextFile>& files, const io::Tokenizer& tokenizer, double val_fraction,
                         SplitWriter& train, SplitWriter& val) {
+  const FileCorpus corpus(files);
+  const std::vector<std::int64_t> ends = ends_of_sources(files);
   const Stretches stretches(corpus.bytes(), val_fraction);
   const Token separator = tokenizer.end_of_text();
   const SplitWriter* previous = nullptr;
   InvisibleMarks marks;
   const auto reader = corpus.read(stretches.block_bytes());
+  std::size_t source = 0;
   for (io::TextBlock block; reader->next(block);) {
+    for (; source + 1 < ends.size() && block.offset >= ends[source]; ++source) train.begin_source();
     SplitWriter& side = stretches.is_validation(block.offset) ? val : train;
     if ((block.starts_document || &side != previous) && separator >= 0) side.append(std::span(&separator, 1));
     side.append(block.starts_document ? tokenizer.encode(block.text) : tokenizer.encode_rest(block.text));
@@ -141,11 +179,12 @@ void make_tokens(const PrepareOrder& order, const std::vector<TextFile>& files, 
   tokenizer->save(tokens.tokenizer_file);
   SplitWriter train(folder, "train", tokens.vocab);
   SplitWriter val(folder, "val", tokens.vocab);
-  const InvisibleMarks marks = tokenize(corpus, *tokenizer, order.val_fraction, train, val);
+  const InvisibleMarks marks = tokenize(files, *tokenizer, order.val_fraction, train, val);
   tokens.byte_order_marks = marks.byte_order_marks;
   tokens.crlf_line_ends = marks.crlf_line_ends;
   tokens.train = train.finish();
   tokens.val = val.finish();
+  if (!order.sources.empty()) tokens.train_sources = train.finished_sources();
   write_description(folder, tokens);
 }
 
@@ -170,7 +209,7 @@ PreparedTokens prepare(const PrepareOrder& order) {
                 "data.val_fraction = " + std::to_string(order.val_fraction) + ": accepted: number 0 to 0.5");
   }
   SkippedFiles skipped;
-  const auto files = find_text(order.text, skipped);
+  const auto files = find_text(order.all_sources(), skipped);
   const std::string fingerprint = fingerprint_of(order, files);
   const std::string folder = io::without_trailing_slash(order.folder);
   const bool current = is_current(folder, fingerprint);

@@ -68,12 +68,15 @@ std::string fingerprint_of(const PrepareOrder& order, const std::vector<TextFile
       << '\0';
   if (!order.split.empty() && io::bpe_size(order.tokenizer)) all << order.split << '\0';
   if (is_file) all << io::read_whole_file(order.tokenizer, INT64_MAX) << '\0';
-  for (const auto& file : files) all << absolute(file.path) << '\0' << file.bytes << '\0' << file.modified << '\0';
+  for (const auto& file : files) {
+    all << absolute(file.path) << '\0' << file.bytes << '\0' << file.modified << '\0';
+    if (!order.sources.empty()) all << "source " << file.source << '\0';
+  }
   return digits_of(all.str());
 }
 
 void write_description(const std::string& folder, const PreparedTokens& tokens) {
-  const Json json = {{"format", "kozero-tokens"},
+  Json json = {{"format", "kozero-tokens"},
                      {"version", kFormatVersion},
                      {"fingerprint", tokens.fingerprint},
                      {"tokenizer", tokens.tokenizer},
@@ -83,6 +86,7 @@ void write_description(const std::string& folder, const PreparedTokens& tokens) 
                      {"crlf_line_ends", tokens.crlf_line_ends},
                      {"train", json_of(tokens.train)},
                      {"val", json_of(tokens.val)}};
+  for (const auto& source : tokens.train_sources) json["train_sources"].push_back(json_of(source));
   io::write_whole_file((fs::path(folder) / kTokensDescription).string(), json.dump(2) + "\n");
 }
 
@@ -100,6 +104,9 @@ PreparedTokens read_prepared(const std::string& folder) {
     tokens.reused = true;
     tokens.train = split_from(folder, json.at("train"));
     tokens.val = split_from(folder, json.at("val"));
+    for (const auto& source : json.value("train_sources", Json::array())) {
+      tokens.train_sources.push_back(split_from(folder, source));
+    }
     json.at("tokenizer").get_to(tokens.tokenizer);
     tokens.tokenizer_file = inside(folder, json.at("tokenizer_file").get<std::string>());
     json.at("vocab").get_to(tokens.vocab);

@@ -36,6 +36,9 @@ std::int64_t vocab_of_preset(const io::Deck& deck);
 std::unique_ptr<SampleSource> token_samples(std::shared_ptr<const TokenShards> shards, std::int64_t seq,
                                             std::int64_t first, std::int64_t count);
 
+/// The key that gives the deck's data: "data.text".
+const char* key_of_data(const io::Deck& deck);
+
 /// How many whole windows a token sequence has.
 std::int64_t windows_of(const TokenShards& shards, std::int64_t seq);
 

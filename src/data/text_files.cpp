@@ -64,21 +64,50 @@ void collect(const fs::path& folder, std::vector<TextFile>& found, SkippedFiles&
   }
 }
 
-[[noreturn]] void refuse(const std::string& path, const Objection& objection) {
-  throw Error(Failure::input, "data.text: " + path + ": " + objection.refusal);
+[[noreturn]] void refuse(const std::string& key, const std::string& path, const std::string& why) {
+  throw Error(Failure::input, key + ": " + path + ": " + why);
 }
 
-std::vector<TextFile> find_below(const std::string& path, SkippedFiles& skipped) {
-  if (!fs::exists(path)) throw Error(Failure::input, "data.text: " + path + ": no such file or folder");
+std::vector<TextFile> find_below(const std::string& key, const std::string& path, SkippedFiles& skipped) {
+  if (!fs::exists(path)) refuse(key, path, "no such file or folder");
   std::vector<TextFile> found;
   if (fs::is_directory(path)) {
     collect(path, found, skipped);
     std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.path < b.path; });
   } else {
-    if (const Objection found_wrong = objection_to_file(path); !found_wrong.reason.empty()) refuse(path, found_wrong);
+    if (const Objection wrong = objection_to_file(path); !wrong.reason.empty()) refuse(key, path, wrong.refusal);
     found.push_back(describe(path));
   }
   return found;
+}
+
+/// The source's files that are not in `seen`, which they are added to.
+std::vector<TextFile> find_source(const TextSource& source, std::set<std::string>& seen, SkippedFiles& skipped) {
+  std::vector<TextFile> files;
+  try {
+    for (const auto& path : source.paths) {
+      for (auto& file : find_below(source.key, path, skipped)) {
+        if (seen.insert(fs::canonical(file.path).string()).second) files.push_back(std::move(file));
+      }
+    }
+  } catch (const fs::filesystem_error& problem) {
+    refuse(source.key, problem.path1().string(), problem.code().message());
+  }
+  return files;
+}
+
+void sort_names(SkippedFiles& skipped) {
+  auto& named = skipped.named;
+  std::sort(named.begin(), named.end());
+  named.erase(std::unique(named.begin(), named.end()), named.end());
+}
+
+[[noreturn]] void refuse_empty(const std::string& key, std::size_t number, SkippedFiles& skipped) {
+  sort_names(skipped);
+  const std::string others = listed(skipped);
+  throw Error(Failure::input, key + ": no text in the files and folders given" +
+                                  (number == 0 ? "" : " that no earlier source has") +
+                                  (others.empty() ? "" : "; " + others));
 }
 
 }  // namespace
@@ -99,25 +128,21 @@ std::vector<TextFile> find_text(const std::vector<std::string>& paths) {
 }
 
 std::vector<TextFile> find_text(const std::vector<std::string>& paths, SkippedFiles& skipped) {
+  return find_text(std::vector{TextSource{paths}}, skipped);
+}
+
+std::vector<TextFile> find_text(const std::vector<TextSource>& sources, SkippedFiles& skipped) {
   std::vector<TextFile> files;
   std::set<std::string> seen;
-  try {
-    for (const auto& path : paths) {
-      for (auto& file : find_below(path, skipped)) {
-        if (seen.insert(fs::canonical(file.path).string()).second) files.push_back(std::move(file));
-      }
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    auto found = find_source(sources[i], seen, skipped);
+    if (total_bytes(found) == 0) refuse_empty(sources[i].key, i, skipped);
+    for (auto& file : found) {
+      file.source = i;
+      files.push_back(std::move(file));
     }
-  } catch (const fs::filesystem_error& problem) {
-    throw Error(Failure::input, "data.text: " + problem.path1().string() + ": " + problem.code().message());
   }
-  auto& named = skipped.named;
-  std::sort(named.begin(), named.end());
-  named.erase(std::unique(named.begin(), named.end()), named.end());
-  if (total_bytes(files) == 0) {
-    const std::string others = listed(skipped);
-    throw Error(Failure::input,
-                "data.text: no text in the files and folders given" + (others.empty() ? "" : "; " + others));
-  }
+  sort_names(skipped);
   return files;
 }
 

@@ -132,7 +132,7 @@ PreparedTokens made_entry(const PrepareOrder& order, const std::vector<TextFile>
 
 PreparedTokens prepare_in_cache(const PrepareOrder& order, const Say& say) {
   SkippedFiles skipped;
-  const auto files = find_text(order.text, skipped);
+  const auto files = find_text(order.all_sources(), skipped);
   const std::string digits = fingerprint_of(order, files);
   const std::string entry = (fs::path(order.folder) / digits).string();
   PreparedTokens tokens;

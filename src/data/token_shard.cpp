@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstring>
 #include <filesystem>
+#include <numeric>
 #include <vector>
 
 #include <kozero/core/error.hpp>
@@ -180,28 +181,41 @@ void allow_open_files(std::size_t count) {
 
 }  // namespace
 
-TokenShards::TokenShards(const std::vector<std::string>& paths, std::int64_t vocab) {
+TokenShards::TokenShards(const std::vector<std::string>& paths, std::int64_t vocab, std::vector<std::size_t> order)
+    : order_(std::move(order)) {
   if (paths.empty()) throw Error(Failure::deck, "data.tokens: no file given");
   allow_open_files(paths.size());
-  std::int64_t end = 0;
-  for (const auto& path : paths) {
-    shards_.emplace_back(path, vocab);
-    end += shards_.back().num_tokens();
-    ends_.push_back(end);
+  for (const auto& path : paths) shards_.emplace_back(path, vocab);
+  if (order_.empty()) {
+    order_.resize(paths.size());
+    std::iota(order_.begin(), order_.end(), std::size_t{0});
   }
+  std::int64_t end = 0;
+  for (const std::size_t shard : order_) ends_.push_back(end += shards_.at(shard).num_tokens());
+}
+
+std::string TokenShards::order() const {
+  std::string text;
+  bool each_once = order_.size() == shards_.size();
+  for (std::size_t i = 0; i < order_.size(); ++i) {
+    each_once = each_once && order_[i] == i;
+    text += (i == 0 ? "" : " ") + std::to_string(order_[i]);
+  }
+  return each_once ? "" : text;
 }
 
 void TokenShards::read(std::int64_t first, std::span<Token> out) const {
   require(first >= 0 && first + static_cast<std::int64_t>(out.size()) <= num_tokens(),
           "TokenShards: read of tokens outside the sequence");
-  auto shard = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), first) - ends_.begin());
+  auto place = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), first) - ends_.begin());
   while (!out.empty()) {
-    const std::int64_t begin = ends_[shard] - shards_[shard].num_tokens();
-    const auto here = std::min(static_cast<std::int64_t>(out.size()), ends_[shard] - first);
-    shards_[shard].read(first - begin, out.first(static_cast<std::size_t>(here)));
+    const TokenShard& shard = shards_[order_[place]];
+    const std::int64_t begin = ends_[place] - shard.num_tokens();
+    const auto here = std::min(static_cast<std::int64_t>(out.size()), ends_[place] - first);
+    shard.read(first - begin, out.first(static_cast<std::size_t>(here)));
     out = out.subspan(static_cast<std::size_t>(here));
     first += here;
-    ++shard;
+    ++place;
   }
 }
 

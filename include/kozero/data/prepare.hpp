@@ -22,6 +22,10 @@ struct PrepareOrder {
   double val_fraction = 0.05;
   std::string folder;
   std::string split;  ///< of a tokenizer that is learned: a published split's name (io/text/pretokenizer.hpp)
+  /// Instead of `text`: several sources. Each begins a new shard of training tokens.
+  std::vector<TextSource> sources = {};
+
+  [[nodiscard]] std::vector<TextSource> all_sources() const { return sources.empty() ? std::vector{TextSource{text}} : sources; }
 };
 
 struct TokenSplit {
@@ -32,6 +36,7 @@ struct TokenSplit {
 
 struct PreparedTokens {
   TokenSplit train, val;
+  std::vector<TokenSplit> train_sources;  ///< the training part of each of several sources; empty for one
   std::string tokenizer;       ///< its name
   std::string tokenizer_file;  ///< for make_tokenizer
   std::int64_t vocab = 0;

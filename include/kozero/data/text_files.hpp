@@ -8,6 +8,7 @@
 // __pycache__. A file that is given itself must be text. A file reached twice counts once. Text that turns out not to
 // be UTF-8 further on is refused when it is read.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -18,6 +19,13 @@ struct TextFile {
   std::string path;
   std::int64_t bytes = 0;
   std::int64_t modified = 0;  ///< of the file system's clock, for fingerprints
+  std::size_t source = 0;     ///< the number of its TextSource
+};
+
+/// The files and folders of one source, and the deck's key that gives them.
+struct TextSource {
+  std::vector<std::string> paths;
+  std::string key = "data.text";
 };
 
 /// What folders contain besides text.
@@ -33,6 +41,8 @@ std::string listed(const SkippedFiles& skipped);
 /// The corpus's files, and in `skipped` what was left out of folders. Throws Error(input) naming a path that is
 /// missing, unreadable or not text, with the format that its first bytes show and what to do, or if nothing is found.
 std::vector<TextFile> find_text(const std::vector<std::string>& paths, SkippedFiles& skipped);
+/// The same for several sources, in their order. A file belongs to the first source that has it.
+std::vector<TextFile> find_text(const std::vector<TextSource>& sources, SkippedFiles& skipped);
 std::vector<TextFile> find_text(const std::vector<std::string>& paths);
 
 /// The sum of the files' sizes.

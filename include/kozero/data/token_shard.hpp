@@ -70,22 +70,27 @@ class TokenShard {
   std::optional<io::FileHashes> recorded_;
 };
 
-/// Several token shards read as one sequence, in the order given.
+/// Several token shards read as one sequence.
 class TokenShards {
  public:
   /// Every shard has an open file: the process's soft limit of open files is raised if it is too low for them.
   /// Throws Error(input) if a file is not a shard, Error(deck) if `paths` is empty.
-  TokenShards(const std::vector<std::string>& paths, std::int64_t vocab);
+  /// `order`: the shards of the sequence, by their numbers; each occurs at least once, or more often. Empty: each shard
+  /// once, in the order given.
+  TokenShards(const std::vector<std::string>& paths, std::int64_t vocab, std::vector<std::size_t> order = {});
 
   [[nodiscard]] std::int64_t num_tokens() const { return ends_.back(); }
   /// Tokens [first, first + out.size()) of the sequence; a range outside it is an internal error. Throws Error(input)
   /// naming file and position of an id outside the vocabulary.
   void read(std::int64_t first, std::span<Token> out) const;
   [[nodiscard]] const std::vector<TokenShard>& shards() const { return shards_; }
+  /// "0 1 0 1 2"; "" if each shard occurs once, in the order given.
+  [[nodiscard]] std::string order() const;
 
  private:
   std::vector<TokenShard> shards_;
-  std::vector<std::int64_t> ends_;  ///< position behind each shard's last token
+  std::vector<std::size_t> order_;  ///< of shards in the sequence
+  std::vector<std::int64_t> ends_;  ///< position behind the last token of each shard in the sequence
 };
 
 /// Writes one shard, buffered, under a temporary name until closed. Throws Error(write) naming the file. A writer that
