@@ -153,8 +153,11 @@ std::vector<DeckRow> data_rows() {
   return {
       first({"data.text", kData<&K::text>, text("path of a UTF-8 file or a folder"),
              "text to train on; give one of data.text, data.source, data.tokens, data.synthetic", "none"}),
-      {"data.source", kData<&K::source>, {},
-       "[[data.source]]: text of several sources, one table each; an epoch has each source repeat times", "none"},
+      {"data.source",
+       kData<&K::source>,
+       {},
+       "[[data.source]]: text of several sources, one table each; an epoch has each source repeat times",
+       "none"},
       {"data.tokens", kData<&K::tokens>, text("path of a token shard (.bin)"),
        "token shards to train on, as `kozero prepare` and llm.c write them", "none"},
       {"data.synthetic", kData<&K::synthetic>, truth(), "train on a seeded Markov source of known entropy"},

@@ -77,12 +77,14 @@ struct ListColumn {
   bool is_needed = false;  ///< each table gives it
 };
 
-/// The columns of a list, chosen by the type of its tables. Adding a list is adding a struct of its keys to deck.hpp, its
-/// vector to DeckValue, and its columns and a row to schema.cpp.
+/// The columns of a list, chosen by the type of its tables. Adding a list is adding a struct of its keys to deck.hpp,
+/// its vector to DeckValue, and its columns and a row to schema.cpp.
 const std::vector<ListColumn<SourceKeys>>& columns_of(const SourceKeys&);
 
 template <class Keys>
-concept ListTable = requires(const Keys& keys) { columns_of(keys); };
+concept ListTable = requires(const Keys& keys) {
+  columns_of(keys);
+};
 
 /// A column in words; the key is "data.source[].text".
 struct ColumnInWords {

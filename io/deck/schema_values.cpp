@@ -38,8 +38,7 @@ std::string text_of(const Keys& keys) {
 }
 
 template <class List>
-  requires(!ListTable<List>)
-std::string text_of(const List& values) {
+requires(!ListTable<List>) std::string text_of(const List& values) {
   std::vector<std::string> texts;
   for (const auto& value : values) texts.push_back(text_of(value));
   return bracketed(texts);
@@ -144,9 +143,8 @@ struct Fits {
   template <ListTable Keys>
   bool operator()(const std::vector<Keys>* tables) const {
     return !tables->empty() && std::all_of(tables->begin(), tables->end(), [](Keys keys) {
-      return std::ranges::all_of(columns_of(keys), [&](const auto& column) {
-        return accepts(column.accepted, column.value_in(keys));
-      });
+      return std::ranges::all_of(columns_of(keys),
+                                 [&](const auto& column) { return accepts(column.accepted, column.value_in(keys)); });
     });
   }
 };
@@ -258,10 +256,9 @@ std::string accepted_values(const Accepted& accepted, DeckValue value) { return 
 std::string accepted_values(const DeckRow& row) {
   Deck deck;
   const Unit unit = unit_of(row);
-  return accepted_values(row.accepted, row.value_in(deck)) + (unit == Unit::none ? ""
-                                                                  : unit == Unit::mib
-                                                                      ? ", or a size as 512MiB, 2GB"
-                                                                      : ", or a time as 90s, 10min, 2h");
+  return accepted_values(row.accepted, row.value_in(deck)) + (unit == Unit::none  ? ""
+                                                              : unit == Unit::mib ? ", or a size as 512MiB, 2GB"
+                                                                                  : ", or a time as 90s, 10min, 2h");
 }
 
 namespace {

@@ -117,7 +117,8 @@ bool is_section(const std::string& name) {
     refuse(given.origin, what, "no such key; keys belong to a section, accepted are " + joined(deck_sections()));
   }
   if (const DeckRow* list = find_row(given.key().substr(0, given.key().find('['))); list != nullptr) {
-    refuse(given.origin, what, "no such key; " + list->key + " is given as a whole, accepted: " + accepted_values(*list));
+    refuse(given.origin, what,
+           "no such key; " + list->key + " is given as a whole, accepted: " + accepted_values(*list));
   }
   const auto names = names_in(given.section);
   refuse(given.origin, what,

@@ -157,8 +157,7 @@ std::optional<std::size_t> line_too_deep(const std::string& text) {
 std::vector<Given> given_in_text(const std::string& text, const std::string& source) {
   const auto table = std::make_shared<toml::table>(parsed(text, source));
   std::vector<std::pair<toml::source_index, Given>> found;
-  const auto add = [&](const std::string& section, const std::string& name, const toml::key& key,
-                       toml::node& value) {
+  const auto add = [&](const std::string& section, const std::string& name, const toml::key& key, toml::node& value) {
     const auto line = key.source().begin.line;
     found.push_back({line, Given{section, name, inside(table, value), source + ":" + std::to_string(line)}});
   };

@@ -55,8 +55,7 @@ std::optional<int> bpe_size(const std::string& spec) {
   return size;
 }
 
-std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, const Corpus* corpus,
-                                          const std::string& split) {
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, const Corpus* corpus, const std::string& split) {
   if (spec == "bytes") return std::make_unique<ByteTokenizer>();
   if (const auto size = bpe_size(spec)) {
     if (corpus == nullptr) {

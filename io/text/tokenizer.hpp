@@ -28,8 +28,8 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
   [[nodiscard]] virtual std::vector<Token> encode(std::string_view text) const = 0;
-  /// The tokens of text that goes on from earlier text of the same document, cut as DocumentReader cuts: without what the
-  /// tokenizer puts before a text.
+  /// The tokens of text that goes on from earlier text of the same document, cut as DocumentReader cuts: without what
+  /// the tokenizer puts before a text.
   [[nodiscard]] virtual std::vector<Token> encode_rest(std::string_view text) const { return encode(text); }
   /// Throws Error(input) for an id outside [0, vocab_size()).
   [[nodiscard]] virtual std::string decode(std::span<const Token> tokens) const = 0;

@@ -15,11 +15,11 @@
 
 #include <kozero/core/random.hpp>
 #include <kozero/core/timing.hpp>
+#include <kozero/data/data_set.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/run/engine_on_ranks.hpp>
 #include <kozero/run/session.hpp>
 #include <kozero/train/checkpoint.hpp>
-#include <kozero/data/data_set.hpp>
 #include <kozero/train/settings.hpp>
 #include "io/posix/file.hpp"
 #include "io/posix/readable.hpp"

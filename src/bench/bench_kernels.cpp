@@ -17,9 +17,9 @@
 #include <kozero/core/architecture.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/timing.hpp>
+#include <kozero/data/data_set.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/run/session.hpp>
-#include <kozero/data/data_set.hpp>
 #include <kozero/train/settings.hpp>
 #include "io/deck/schema.hpp"
 #include "kernels/matmul/matmul.hpp"

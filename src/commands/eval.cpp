@@ -8,14 +8,14 @@
 #include <kozero/commands/commands.hpp>
 #include <kozero/core/architecture.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/data/data_check.hpp>
+#include <kozero/data/data_set.hpp>
+#include <kozero/data/token_cache.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/program/arguments.hpp>
 #include <kozero/run/evaluation_text.hpp>
 #include <kozero/run/weights_source.hpp>
-#include <kozero/data/data_check.hpp>
-#include <kozero/data/data_set.hpp>
 #include <kozero/train/evaluation.hpp>
-#include <kozero/data/token_cache.hpp>
 
 namespace kozero::commands {
 
@@ -29,9 +29,9 @@ namespace {
 
 /// What eval reads of a deck, besides the model's shape; it computes in f32, whatever precision trained the weights.
 const std::vector<std::string> kApplied = {
-    "data.text",    "data.source",         "data.tokens",       "data.tokenizer", "data.cache",  "comm.",
-    "zero.stage",   "zero.prefetch_units", "train.micro_batch", "run.threads", "run.device",
-    "run.products", "run.tuning",          "run.deterministic"};
+    "data.text",  "data.source",  "data.tokens",         "data.tokenizer",    "data.cache",
+    "comm.",      "zero.stage",   "zero.prefetch_units", "train.micro_batch", "run.threads",
+    "run.device", "run.products", "run.tuning",          "run.deterministic"};
 
 bool gives_data(const DeckArguments& named) {
   return named.gives("data.text") || named.gives("data.source") || named.gives("data.tokens");

@@ -13,6 +13,7 @@
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/host.hpp>
+#include <kozero/data/data_set.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/distributed/make_communicator.hpp>
 #include <kozero/plan/memory_plan.hpp>
@@ -20,7 +21,6 @@
 #include <kozero/program/arguments.hpp>
 #include <kozero/run/device_choice.hpp>
 #include <kozero/run/session.hpp>
-#include <kozero/data/data_set.hpp>
 #include "io/posix/readable.hpp"
 #include "io/posix/system_resources.hpp"
 #include "src/commands/plan_report.hpp"

@@ -5,8 +5,8 @@
 
 #include <kozero/commands/commands.hpp>
 #include <kozero/core/error.hpp>
-#include <kozero/program/arguments.hpp>
 #include <kozero/data/prepare.hpp>
+#include <kozero/program/arguments.hpp>
 
 namespace kozero::commands {
 

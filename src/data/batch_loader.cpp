@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // batch_loader.cpp: reads samples into pinned buffers and copies them to the device.
-#include <kozero/data/batch_loader.hpp>
 #include <algorithm>
+#include <kozero/data/batch_loader.hpp>
 
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>

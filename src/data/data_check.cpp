@@ -9,8 +9,8 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/host.hpp>
-#include <kozero/distributed/communicator.hpp>
 #include <kozero/data/data_check.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include "io/posix/block_hashes.hpp"
 
 namespace kozero::data {

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // data_set.cpp: the table of sources, and the opening of a deck's data by it.
-#include <kozero/data/data_set.hpp>
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <kozero/data/data_set.hpp>
 
 #include <kozero/core/architecture.hpp>
 #include <kozero/core/error.hpp>
@@ -30,7 +30,8 @@ struct Source {
 constexpr std::array kSources = {
     Source{"data.synthetic", [](const io::Deck& deck) { return !architecture(deck.model.arch).decoder; }, open_linear,
            vocab_of_synthetic},
-    Source{"data.synthetic", [](const io::Deck& deck) { return deck.data.synthetic; }, open_synthetic, vocab_of_synthetic},
+    Source{"data.synthetic", [](const io::Deck& deck) { return deck.data.synthetic; }, open_synthetic,
+           vocab_of_synthetic},
     Source{"data.tokens", [](const io::Deck& deck) { return !deck.data.tokens.empty(); }, open_tokens, vocab_of_tokens},
     Source{"data.source", [](const io::Deck& deck) { return !deck.data.source.empty(); }, open_text, vocab_of_text},
     Source{"data.text", [](const io::Deck& /*deck*/) { return true; }, open_text, vocab_of_text},
@@ -64,9 +65,8 @@ DataSet open_data(const io::Deck& deck, std::int64_t seq, distributed::Communica
 
 void require_whole_sample(const DataSet& data, const io::Deck& deck, std::int64_t seq) {
   if (data.train->num_samples() > 0) return;
-  throw Error(Failure::deck,
-              fmt::format("{} holds {} training tokens, not one sample of model.seq + 1 = {}",
-                          key_of_data(deck), data.train->tail() + 1, seq + 1));
+  throw Error(Failure::deck, fmt::format("{} holds {} training tokens, not one sample of model.seq + 1 = {}",
+                                         key_of_data(deck), data.train->tail() + 1, seq + 1));
 }
 
 }  // namespace kozero::data

@@ -23,8 +23,8 @@ bool always_cut(char before, char after) {
   return (after == ' ' || (after >= '\t' && after <= '\r')) && before > ' ' && before < '\x7f';
 }
 
-/// Where a block that is followed by more text ends: see io/text/document_reader.hpp. A block without such a boundary ends before the
-/// last character's first byte, so that no UTF-8 sequence is cut.
+/// Where a block that is followed by more text ends: see io/text/document_reader.hpp. A block without such a boundary
+/// ends before the last character's first byte, so that no UTF-8 sequence is cut.
 std::size_t cut(std::string_view text) {
   for (std::size_t end = text.size() - 1; end > 0; --end) {
     if (always_cut(text[end - 1], text[end])) return end;

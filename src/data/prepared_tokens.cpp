@@ -77,15 +77,15 @@ std::string fingerprint_of(const PrepareOrder& order, const std::vector<TextFile
 
 void write_description(const std::string& folder, const PreparedTokens& tokens) {
   Json json = {{"format", "kozero-tokens"},
-                     {"version", kFormatVersion},
-                     {"fingerprint", tokens.fingerprint},
-                     {"tokenizer", tokens.tokenizer},
-                     {"tokenizer_file", fs::path(tokens.tokenizer_file).filename().string()},
-                     {"vocab", tokens.vocab},
-                     {"byte_order_marks", tokens.byte_order_marks},
-                     {"crlf_line_ends", tokens.crlf_line_ends},
-                     {"train", json_of(tokens.train)},
-                     {"val", json_of(tokens.val)}};
+               {"version", kFormatVersion},
+               {"fingerprint", tokens.fingerprint},
+               {"tokenizer", tokens.tokenizer},
+               {"tokenizer_file", fs::path(tokens.tokenizer_file).filename().string()},
+               {"vocab", tokens.vocab},
+               {"byte_order_marks", tokens.byte_order_marks},
+               {"crlf_line_ends", tokens.crlf_line_ends},
+               {"train", json_of(tokens.train)},
+               {"val", json_of(tokens.val)}};
   for (const auto& source : tokens.train_sources) json["train_sources"].push_back(json_of(source));
   io::write_whole_file((fs::path(folder) / kTokensDescription).string(), json.dump(2) + "\n");
 }

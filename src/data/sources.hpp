@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// sources.hpp: the kinds of data that a deck can train on. Each opens its data, and tells its vocabulary without reading
-// them. A new source is a file in this folder, two declarations here and a row of kSources in data_set.cpp.
+// sources.hpp: the kinds of data that a deck can train on. Each opens its data, and tells its vocabulary without
+// reading them. A new source is a file in this folder, two declarations here and a row of kSources in data_set.cpp.
 #pragma once
 #include <cstdint>
 #include <memory>

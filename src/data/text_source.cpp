@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// text_source.cpp: the sources data.text and data.source: rank 0 makes the tokens, or finds them in the cache; all ranks read them there.
+// text_source.cpp: the sources data.text and data.source: rank 0 makes the tokens, or finds them in the cache; all
+// ranks read them there.
 #include <fmt/format.h>
 #include <filesystem>
 
@@ -64,7 +65,8 @@ Mixture mixture_of(const io::Deck& deck, const PreparedTokens& prepared) {
     first += part.files.size();
     mixture.tokens += repeat * part.tokens;
     mixture.bytes += repeat * part.bytes;
-    mixture.text += fmt::format("{} {} x {} ({} tokens)", i == 0 ? "; an epoch has" : ",", repeat, key_of(i), part.tokens);
+    mixture.text +=
+        fmt::format("{} {} x {} ({} tokens)", i == 0 ? "; an epoch has" : ",", repeat, key_of(i), part.tokens);
   }
   return mixture;
 }

@@ -13,10 +13,10 @@
 #include <thread>
 
 #include <kozero/core/error.hpp>
+#include <kozero/data/token_cache.hpp>
 #include "io/posix/file.hpp"
 #include "io/run/run_folder.hpp"
 #include "io/run/run_status.hpp"
-#include <kozero/data/token_cache.hpp>
 
 namespace kozero::data {
 
@@ -61,7 +61,8 @@ class EntryLock {
       ::close(file_);
       return false;
     }
-    const std::string name = fmt::format("process {} on host {}, since {}\n", ::getpid(), io::host_name(), io::time_now());
+    const std::string name =
+        fmt::format("process {} on host {}, since {}\n", ::getpid(), io::host_name(), io::time_now());
     // On a full disk the lock is held all the same: the text is only for a message.
     if (::ftruncate(file_, 0) == 0) static_cast<void>(!::pwrite(file_, name.data(), name.size(), 0));
     return true;
@@ -112,7 +113,8 @@ PreparedTokens made_entry(const PrepareOrder& order, const std::vector<TextFile>
   fs::create_directories(cache);
   const EntryLock lock((cache / ("." + digits + ".lock")).string(), entry, say);
   if (is_current(entry, digits)) return read_prepared(entry);
-  if (io::is_there(entry)) say(entry + ": damaged; it is now " + io::set_aside(entry) + ", and the tokens are made again");
+  if (io::is_there(entry))
+    say(entry + ": damaged; it is now " + io::set_aside(entry) + ", and the tokens are made again");
   if (lock.is_held()) remove_partial(cache, prefix);
   const std::string partial = (cache / fmt::format("{}{}.{}", prefix, io::host_name(), ::getpid())).string();
   try {

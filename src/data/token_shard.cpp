@@ -11,9 +11,9 @@
 #include <vector>
 
 #include <kozero/core/error.hpp>
+#include <kozero/data/token_shard.hpp>
 #include "io/posix/block_hashes.hpp"
 #include "io/posix/file.hpp"
-#include <kozero/data/token_shard.hpp>
 
 namespace kozero::data {
 

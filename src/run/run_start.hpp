@@ -12,12 +12,12 @@
 #include <string>
 #include <vector>
 
+#include <kozero/data/data_check.hpp>
+#include <kozero/data/data_set.hpp>
 #include <kozero/run/engine_on_ranks.hpp>
 #include <kozero/run/provenance.hpp>
 #include <kozero/run/session.hpp>
 #include <kozero/run/train.hpp>
-#include <kozero/data/data_check.hpp>
-#include <kozero/data/data_set.hpp>
 #include <kozero/train/run_files.hpp>
 #include <kozero/train/settings.hpp>
 #include "io/run/run_output.hpp"

@@ -14,12 +14,12 @@
 #include <kozero/core/device.hpp>
 #include <kozero/core/disk_memory.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/data/data_check.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/run/session.hpp>
 #include <kozero/run/unsaved_run.hpp>
 #include <kozero/run/weights_source.hpp>
 #include <kozero/train/checkpoint.hpp>
-#include <kozero/data/data_check.hpp>
 #include <kozero/train/run_files.hpp>
 #include "io/checkpoint/checkpoint.hpp"
 #include "io/posix/file.hpp"

@@ -88,7 +88,7 @@ Trainer<Scalar>::Trainer(const Settings& settings, const distributed::Mesh& mesh
   const bool trains = settings.use == Use::training;
   if (settings.use != Use::generation) {
     loader_ = std::make_unique<data::BatchLoader>(settings.batch.micro_batch, settings.model.seq, ledger,
-                                            trains ? settings.batch.micro_steps : 1);
+                                                  trains ? settings.batch.micro_steps : 1);
   }
   if (trains) {
     for (const auto& owned : state_.update_ranges()) update_ranges_.push_back(owned.range);
@@ -126,7 +126,8 @@ data::BatchLoader& Trainer<Scalar>::loader() {
 }
 
 template <class Scalar>
-void Trainer<Scalar>::train_on(const data::Sampler& sampler, const data::SampleSource& source, const StepConfig& config) {
+void Trainer<Scalar>::train_on(const data::Sampler& sampler, const data::SampleSource& source,
+                               const StepConfig& config) {
   require(optimizer_ != nullptr, "an engine that was made for another use is to train");
   sampler_ = &sampler;
   source_ = &source;

@@ -91,7 +91,7 @@ class Trainer final : public Engine {
   std::unique_ptr<PageStream> pages_;  // state on disk; set by train_on, with the next one
   std::unique_ptr<DiskCheck> disk_check_;
   std::unique_ptr<HostUpdate<Scalar>> host_update_;  // set if optimizer state is in host memory
-  std::unique_ptr<data::BatchLoader> loader_;              // null for generation
+  std::unique_ptr<data::BatchLoader> loader_;        // null for generation
   std::unique_ptr<Staging> staging_;
 
   const data::Sampler* sampler_ = nullptr;  // set by train_on, as all members below

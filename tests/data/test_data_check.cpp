@@ -17,8 +17,8 @@
 
 using namespace kozero;
 using Catch::Matchers::ContainsSubstring;
-using io::thrown_by;
 using data::DataCheck;
+using io::thrown_by;
 
 namespace {
 

@@ -7,10 +7,10 @@
 
 #include <io/scratch_folder.hpp>
 #include <kozero/core/error.hpp>
-#include <kozero/distributed/communicator.hpp>
 #include <kozero/data/data_set.hpp>
-#include <kozero/train/settings.hpp>
 #include <kozero/data/token_shard.hpp>
+#include <kozero/distributed/communicator.hpp>
+#include <kozero/train/settings.hpp>
 
 using namespace kozero;
 using Catch::Matchers::ContainsSubstring;

@@ -13,9 +13,9 @@
 
 namespace kozero::data {
 
-using io::thrown_by;
 using Catch::Matchers::WithinAbs;
 using Catch::Matchers::WithinRel;
+using io::thrown_by;
 
 namespace {
 

@@ -18,9 +18,9 @@
 
 namespace kozero::data {
 
-using io::ScratchFolder;
 using io::bytes_of;
 using io::make_tokenizer;
+using io::ScratchFolder;
 using io::thrown_by;
 namespace fs = std::filesystem;
 using Catch::Matchers::ContainsSubstring;

@@ -14,9 +14,9 @@
 
 namespace kozero::data {
 
+using io::bytes_of;
 using io::ScratchFolder;
 using io::TextBlock;
-using io::bytes_of;
 using io::thrown_by;
 namespace fs = std::filesystem;
 using Catch::Matchers::ContainsSubstring;
@@ -184,7 +184,8 @@ TEST_CASE("a block ends before white space behind a word, else between character
   CHECK(block.text == "alpha beta");
   REQUIRE(words->next(block));
   CHECK(block.text == "  gamma");
-  const auto wide = FileCorpus(find_text({folder.put("u.txt", "\xE4\xBD\xA0\xE5\xA5\xBD\xE4\xBD\xA0\xE5\xA5\xBD")})).read(8);
+  const auto wide =
+      FileCorpus(find_text({folder.put("u.txt", "\xE4\xBD\xA0\xE5\xA5\xBD\xE4\xBD\xA0\xE5\xA5\xBD")})).read(8);
   REQUIRE(wide->next(block));
   CHECK(block.text == "\xE4\xBD\xA0\xE5\xA5\xBD");
 }

@@ -15,12 +15,12 @@
 
 namespace kozero::data {
 
-using io::ScratchFolder;
-using io::bytes_of;
-using io::thrown_by;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::EndsWith;
 using Catch::Matchers::StartsWith;
+using io::bytes_of;
+using io::ScratchFolder;
+using io::thrown_by;
 
 namespace {
 

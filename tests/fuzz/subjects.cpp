@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+#include <kozero/data/token_shard.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include "io/checkpoint/checkpoint.hpp"
 #include "io/checkpoint/weights_file.hpp"
@@ -7,7 +8,6 @@
 #include "io/deck/tuning_file.hpp"
 #include "io/posix/file.hpp"
 #include "io/safetensors/reader.hpp"
-#include <kozero/data/token_shard.hpp>
 #include "io/text/tokenizer.hpp"
 #include "kernels/matmul/product_tuning.hpp"
 #include "src/huggingface/config_json.hpp"

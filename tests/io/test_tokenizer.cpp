@@ -96,9 +96,7 @@ class OneText final : public Corpus {
   std::string text_;
 };
 
-BpeTokenizer trained(int vocab) {
-  return train_bpe(OneText(words(200000, 1)), vocab, published_split(""));
-}
+BpeTokenizer trained(int vocab) { return train_bpe(OneText(words(200000, 1)), vocab, published_split("")); }
 
 /// Merging as the definition says it: the lowest merge present, everywhere from the left, again and again.
 std::vector<Token> merged_naively(const std::string& pretoken, const std::vector<Merge>& merges) {

@@ -3,8 +3,8 @@
 // test_floor.cpp: training on the synthetic source comes within 2 % of its entropy.
 #include <catch2/catch_test_macros.hpp>
 
-#include <kozero/distributed/make_communicator.hpp>
 #include <kozero/data/data_set.hpp>
+#include <kozero/distributed/make_communicator.hpp>
 #include <kozero/train/evaluation.hpp>
 #include <kozero/train/settings.hpp>
 

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_loader.hpp: random access to samples, and loading samples into a batch on the device.
 //   sample s of T tokens:  inputs x_0 ... x_{T-1}, targets x_1 ... x_T     (T+1 tokens are read)
-// The loader owns the device buffers of one micro-step, and pinned host buffers of all micro-steps whose copies to a GPU
-// may be under way, so that a load does not wait.
+// The loader owns the device buffers of one micro-step, and pinned host buffers of all micro-steps whose copies to a
+// GPU may be under way, so that a load does not wait.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
+#include <kozero/data/token_shard.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include "io/checkpoint/manifest.hpp"
-#include <kozero/data/token_shard.hpp>
 
 namespace kozero::data {
 

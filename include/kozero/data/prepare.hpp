@@ -5,8 +5,8 @@
 // Validation has stretches spread evenly over the corpus, val_fraction of its bytes: at the end of each of k equal
 // parts, with stretches of at least 64 KiB if the corpus is large enough. Each document, and each change between
 // training and validation, begins with the tokenizer's end-of-text. The folder is written under a temporary name, then
-// renamed. A folder whose fingerprint still fits the text, the tokenizer and val_fraction is reused. token_cache.hpp has
-// the folders that runs share.
+// renamed. A folder whose fingerprint still fits the text, the tokenizer and val_fraction is reused. token_cache.hpp
+// has the folders that runs share.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -25,7 +25,9 @@ struct PrepareOrder {
   /// Instead of `text`: several sources. Each begins a new shard of training tokens.
   std::vector<TextSource> sources = {};
 
-  [[nodiscard]] std::vector<TextSource> all_sources() const { return sources.empty() ? std::vector{TextSource{text}} : sources; }
+  [[nodiscard]] std::vector<TextSource> all_sources() const {
+    return sources.empty() ? std::vector{TextSource{text}} : sources;
+  }
 };
 
 struct TokenSplit {
@@ -37,8 +39,8 @@ struct TokenSplit {
 struct PreparedTokens {
   TokenSplit train, val;
   std::vector<TokenSplit> train_sources;  ///< the training part of each of several sources; empty for one
-  std::string tokenizer;       ///< its name
-  std::string tokenizer_file;  ///< for make_tokenizer
+  std::string tokenizer;                  ///< its name
+  std::string tokenizer_file;             ///< for make_tokenizer
   std::int64_t vocab = 0;
   std::string fingerprint;
   std::string folder;

@@ -50,8 +50,8 @@ class TokenShard {
   [[nodiscard]] std::int64_t num_blocks() const;
   /// The hashes that were written with the shard (io/posix/block_hashes.hpp); none for a shard from elsewhere.
   [[nodiscard]] const std::optional<io::FileHashes>& recorded_hashes() const { return recorded_; }
-  /// Reads a block and returns its XXH3-128. Throws Error(input) if it differs from the recorded hash, naming the block,
-  /// or if an id is not below the vocabulary, naming its position. Ends early, with "", once `stop` is set.
+  /// Reads a block and returns its XXH3-128. Throws Error(input) if it differs from the recorded hash, naming the
+  /// block, or if an id is not below the vocabulary, naming its position. Ends early, with "", once `stop` is set.
   std::string check_block(std::int64_t block, const std::atomic<bool>& stop) const;
   /// XXH3-128 of the size and of four parts of 4 KiB spread evenly: tells other data at the cost of four reads, but not
   /// every change of a few bytes.

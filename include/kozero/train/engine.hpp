@@ -13,11 +13,11 @@
 
 #include <kozero/core/timing.hpp>
 #include <kozero/core/views.hpp>
+#include <kozero/data/batch_loader.hpp>
+#include <kozero/data/sampler.hpp>
 #include <kozero/distributed/distributed_array.hpp>
 #include <kozero/model/model.hpp>
 #include <kozero/optim/optimizer.hpp>
-#include <kozero/data/batch_loader.hpp>
-#include <kozero/data/sampler.hpp>
 #include "io/checkpoint/manifest.hpp"
 
 namespace kozero::train {

@@ -9,9 +9,9 @@
 #include <optional>
 #include <string>
 
+#include <kozero/data/data_set.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/model/model.hpp>
-#include <kozero/data/data_set.hpp>
 #include <kozero/train/settings.hpp>
 
 namespace kozero::train {

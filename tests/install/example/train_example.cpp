@@ -5,10 +5,10 @@
 #include <cstdio>
 #include <exception>
 
+#include <kozero/data/data_set.hpp>
 #include <kozero/distributed/environment.hpp>
 #include <kozero/distributed/make_communicator.hpp>
 #include <kozero/train/checkpoint.hpp>
-#include <kozero/data/data_set.hpp>
 #include <kozero/train/evaluation.hpp>
 #include <kozero/train/runtime.hpp>
 #include <kozero/train/settings.hpp>
