@@ -41,7 +41,8 @@ std::string bracketed(const std::vector<std::string>& words);
 inline constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 /// The accepted values: a range for numbers (each number of a pair), a set of words for texts; words empty: any text,
-/// of which messages say `what` it is. Words and a range: one of the words, or a whole number, kept as text.
+/// of which messages say `what` it is; of a list of tables, `what` is its key. Words and a range: one of the words, or
+/// a whole number, kept as text.
 struct Accepted {
   double low = -kNoLimit;
   double high = kNoLimit;

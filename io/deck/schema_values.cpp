@@ -201,7 +201,8 @@ struct InWords {
   std::string operator()(const std::vector<Keys>* /*value*/) const {
     std::vector<std::string> names;
     for (const auto& column : columns_of(Keys())) names.push_back(column.name);
-    return "list of tables with " + joined(names);
+    return "[[" + accepted.what + "]] tables with " + joined(names) + ", or " + accepted.what + "=[{" + names.front() +
+           " = ...}, ...]";
   }
 };
 

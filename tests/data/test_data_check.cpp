@@ -103,6 +103,16 @@ TEST_CASE("the data's identity depends on the bytes alone: not on ranks, paths o
     CHECK(swapped.whole != identity.whole);
     CHECK_THAT(data::difference(identity, swapped), ContainsSubstring(" and was " + identity.whole));
 
+    const auto repeated = [&](const std::vector<std::string>& paths) {
+      return std::make_shared<const data::TokenShards>(paths, 1000, std::vector<std::size_t>{0, 1, 1});
+    };
+    const auto twice = DataCheck({repeated({a, b})}, comm).identity(comm);
+    CHECK(twice.whole != identity.whole);
+    CHECK(twice.sampled != identity.sampled);
+    DataCheck unread_twice({repeated({a, c})}, comm);
+    unread_twice.finish(comm);
+    CHECK(unread_twice.identity(comm) == twice);
+
     DataCheck unread({opened({a, c})}, comm);
     CHECK(unread.identity(comm) == io::DataIdentity{identity.sampled, ""});
     CHECK(data::difference(identity, unread.identity(comm)).empty());

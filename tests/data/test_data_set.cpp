@@ -5,6 +5,8 @@
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <algorithm>
+
 #include <io/scratch_folder.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/data/data_set.hpp>
@@ -95,6 +97,48 @@ TEST_CASE("too few tokens are refused before anything is made of them") {
                        MessageMatches(ContainsSubstring("data.text holds") && ContainsSubstring("not one sample")));
   const auto one = deck_with({"data.tokens=" + shard_of(folder, 1), "model.vocab=1000"});
   CHECK_THROWS_MATCHES(opened(one), Error, MessageMatches(ContainsSubstring("holds 1 tokens: nothing to predict")));
+}
+
+TEST_CASE("an epoch has the training text of a source repeat times, and validation text once") {
+  const io::ScratchFolder folder("data_set_sources");
+  std::string a, b;
+  for (int i = 0; i < 400; ++i) a += "a" + std::to_string(i) + " ";
+  for (int i = 0; i < 300; ++i) b += "b" + std::to_string(i) + " ";
+  const auto source = [&](const std::string& name, const std::string& text, int repeat) {
+    return "{text=\"" + folder.put(name, text) + "\", repeat=" + std::to_string(repeat) + "}";
+  };
+  const auto opened_with = [&](const std::string& sources) {
+    return opened(deck_with({"data.source=[" + sources + "]", "data.cache=" + (folder / "cache")}));
+  };
+  const auto tokens_of = [](const data::TokenShards& shards) {
+    std::vector<Token> all(static_cast<std::size_t>(shards.num_tokens()));
+    shards.read(0, all);
+    return all;
+  };
+  const auto once = opened_with(source("a.txt", a, 1) + "," + source("b.txt", b, 1));
+  const auto twice = opened_with(source("a.txt", a, 1) + "," + source("b.txt", b, 2));
+  CHECK_THAT(once.description, ContainsSubstring("now in"));
+  CHECK_THAT(twice.description, ContainsSubstring(" from "));  // the same tokens, in another mixture
+  const auto all = tokens_of(*once.train_shards);
+  const auto begin_of_b = std::ranges::find(all, Token{'b'}) - all.begin() - 1;  // behind the end-of-text
+  auto expected = all;
+  expected.insert(expected.end(), all.begin() + begin_of_b, all.end());
+  CHECK(tokens_of(*twice.train_shards) == expected);
+  CHECK(tokens_of(*twice.validation_shards) == tokens_of(*once.validation_shards));
+  const auto size = static_cast<std::int64_t>(expected.size());
+  CHECK(twice.train->num_samples() == (size - 1) / kSeq);
+  CHECK(
+      sample_of(*twice.train, size / kSeq - 2) ==
+      std::vector<Token>(expected.begin() + (size / kSeq - 2) * kSeq, expected.begin() + (size / kSeq - 1) * kSeq + 1));
+  CHECK_THAT(twice.description, ContainsSubstring("; an epoch has 1 x data.source[0] (" + std::to_string(begin_of_b) +
+                                                  " tokens), 2 x data.source[1] (" +
+                                                  std::to_string(all.size() - begin_of_b) + " tokens)"));
+  CHECK(twice.train_bytes_per_token.value() < 1.0);  // of each token, end-of-text included
+  CHECK(data::vocab_of(deck_with({"data.source=[{text=\"a.txt\"}]"})) == 256);
+  const auto tiny =
+      deck_with({"data.source=[" + source("tiny.txt", "abc", 1) + "]", "data.cache=" + (folder / "cache")});
+  CHECK_THROWS_MATCHES(data::require_whole_sample(opened(tiny), tiny, kSeq), Error,
+                       MessageMatches(ContainsSubstring("data.source holds") && ContainsSubstring("not one sample")));
 }
 
 TEST_CASE("a tokenizer with more ids than the model is refused, for shards too") {

@@ -115,6 +115,46 @@ TEST_CASE("without a fraction there is no validation split") {
   CHECK(prepare({{folder / "a.txt"}, "bytes", 0.0, folder / "out"}).reused);
 }
 
+TEST_CASE("several sources have the tokens of one, in shards of their own, and validation text of all") {
+  const ScratchFolder folder("sources");
+  const auto a = folder.put("a.txt", story(0, 2000)), b = folder.put("b/b.txt", story(2000, 700)),
+             c = folder.put("b/c.txt", story(2700, 800));
+  PrepareOrder order{{a, b, c}, "bpe:400", 0.1, folder / "one"};
+  const auto one = prepare(order);
+  CHECK(one.train_sources.empty());
+  order.folder = folder / "two";
+  order.sources = {{{a}, "data.source[0].text"}, {{folder / "b", a}, "data.source[1].text"}};
+  const auto two = prepare(order);
+  CHECK(two.fingerprint != one.fingerprint);
+  CHECK(tokens_of(two.train, two.vocab) == tokens_of(one.train, one.vocab));
+  CHECK(tokens_of(two.val, two.vocab) == tokens_of(one.val, one.vocab));
+  REQUIRE(two.train_sources.size() == 2);
+  const auto text_of = [&](const TokenSplit& split) {
+    return make_tokenizer(two.tokenizer_file)->decode(tokens_of(split, two.vocab));
+  };
+  CHECK_THAT(text_of(two.train_sources[0]), ContainsSubstring("line 7:") && !ContainsSubstring("line 2001:"));
+  CHECK_THAT(text_of(two.train_sources[1]), !ContainsSubstring("line 7:") && ContainsSubstring("line 2001:"));
+  CHECK(two.train_sources[0].tokens + two.train_sources[1].tokens == two.train.tokens);
+  CHECK(two.train_sources[0].bytes + two.train_sources[1].bytes == two.train.bytes);
+  CHECK(two.train_sources[0].files.size() + two.train_sources[1].files.size() == two.train.files.size());
+  CHECK(prepare(order).reused);
+  CHECK(read_prepared(order.folder).train_sources[1].tokens == two.train_sources[1].tokens);
+  order.sources = {{{a, b}, "data.source[0].text"}, {{c}, "data.source[1].text"}};
+  CHECK(!prepare(order).reused);
+}
+
+TEST_CASE("a source without text of its own is refused by its key") {
+  const ScratchFolder folder("empty_source");
+  const auto a = folder.put("a/a.txt", story(0, 10));
+  PrepareOrder order{{}, "bytes", 0.1, folder / "out"};
+  order.sources = {{{folder / "a"}, "data.source[0].text"}, {{a}, "data.source[1].text"}};
+  CHECK(thrown_by([&] { prepare(order); }).text ==
+        "data.source[1].text: no text in the files and folders given that no earlier source has");
+  order.sources[1].paths = {folder / "missing"};
+  CHECK(thrown_by([&] { prepare(order); }).text ==
+        "data.source[1].text: " + (folder / "missing") + ": no such file or folder");
+}
+
 TEST_CASE("byte-order marks and CR LF line ends of the text are counted, kept and said") {
   const ScratchFolder folder("marks");
   folder.put("text/a.txt", "\xEF\xBB\xBFone\r\ntwo\r\nthree\n");

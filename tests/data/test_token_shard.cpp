@@ -220,4 +220,28 @@ TEST_CASE("several shards read as one sequence") {
   CHECK(thrown_by([] { TokenShards({}, 300); }).text == "data.tokens: no file given");
 }
 
+TEST_CASE("an order of shards repeats them in the sequence") {
+  const ScratchFolder folder("order");
+  std::vector<std::string> paths;
+  for (Token first = 0; first < 30; first += 10) {
+    paths.push_back(folder / (std::to_string(first) + ".bin"));
+    TokenShardWriter writer(paths.back(), 100);
+    writer.append(std::vector<Token>{first, first + 1});
+    writer.close();
+  }
+  const TokenShards mixed(paths, 100, {2, 0, 1, 0, 1});
+  REQUIRE(mixed.num_tokens() == 10);
+  std::vector<Token> all(10);
+  mixed.read(0, all);
+  CHECK(all == std::vector<Token>{20, 21, 0, 1, 10, 11, 0, 1, 10, 11});
+  std::vector<Token> part(4);
+  mixed.read(5, part);
+  CHECK(part == std::vector<Token>{11, 0, 1, 10});
+  CHECK(mixed.shards().size() == 3);
+  CHECK(mixed.order() == "2 0 1 0 1");
+  CHECK(TokenShards(paths, 100).order().empty());
+  CHECK(TokenShards(paths, 100, {0, 1, 2}).order().empty());
+  CHECK(TokenShards(paths, 100, {0, 2, 1}).order() == "0 2 1");
+}
+
 }  // namespace kozero::data
