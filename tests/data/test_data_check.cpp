@@ -12,8 +12,8 @@
 #include <kozero/data/data_check.hpp>
 #include <kozero/data/token_shard.hpp>
 
-#include "groups.hpp"
-#include "shared_folder.hpp"
+#include <train/groups.hpp>
+#include <train/shared_folder.hpp>
 
 using namespace kozero;
 using Catch::Matchers::ContainsSubstring;

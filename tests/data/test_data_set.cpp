@@ -104,9 +104,10 @@ TEST_CASE("an epoch has the training text of a source repeat times, and validati
   std::string a, b;
   for (int i = 0; i < 400; ++i) a += "a" + std::to_string(i) + " ";
   for (int i = 0; i < 300; ++i) b += "b" + std::to_string(i) + " ";
-  const auto source = [&](const std::string& name, const std::string& text, int repeat) {
-    return "{text=\"" + folder.put(name, text) + "\", repeat=" + std::to_string(repeat) + "}";
+  const auto source = [](const std::string& path, int repeat) {
+    return "{text=\"" + path + "\", repeat=" + std::to_string(repeat) + "}";
   };
+  const std::string file_a = folder.put("a.txt", a), file_b = folder.put("b.txt", b);
   const auto opened_with = [&](const std::string& sources) {
     return opened(deck_with({"data.source=[" + sources + "]", "data.cache=" + (folder / "cache")}));
   };
@@ -115,8 +116,8 @@ TEST_CASE("an epoch has the training text of a source repeat times, and validati
     shards.read(0, all);
     return all;
   };
-  const auto once = opened_with(source("a.txt", a, 1) + "," + source("b.txt", b, 1));
-  const auto twice = opened_with(source("a.txt", a, 1) + "," + source("b.txt", b, 2));
+  const auto once = opened_with(source(file_a, 1) + "," + source(file_b, 1));
+  const auto twice = opened_with(source(file_a, 1) + "," + source(file_b, 2));
   CHECK_THAT(once.description, ContainsSubstring("now in"));
   CHECK_THAT(twice.description, ContainsSubstring(" from "));  // the same tokens, in another mixture
   const auto all = tokens_of(*once.train_shards);
@@ -136,7 +137,7 @@ TEST_CASE("an epoch has the training text of a source repeat times, and validati
   CHECK(twice.train_bytes_per_token.value() < 1.0);  // of each token, end-of-text included
   CHECK(data::vocab_of(deck_with({"data.source=[{text=\"a.txt\"}]"})) == 256);
   const auto tiny =
-      deck_with({"data.source=[" + source("tiny.txt", "abc", 1) + "]", "data.cache=" + (folder / "cache")});
+      deck_with({"data.source=[" + source(folder.put("tiny.txt", "abc"), 1) + "]", "data.cache=" + (folder / "cache")});
   CHECK_THROWS_MATCHES(data::require_whole_sample(opened(tiny), tiny, kSeq), Error,
                        MessageMatches(ContainsSubstring("data.source holds") && ContainsSubstring("not one sample")));
 }

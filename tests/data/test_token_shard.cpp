@@ -19,6 +19,7 @@ using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::EndsWith;
 using Catch::Matchers::StartsWith;
 using io::bytes_of;
+using io::kBlockBytes;
 using io::ScratchFolder;
 using io::thrown_by;
 
