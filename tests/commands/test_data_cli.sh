@@ -71,7 +71,7 @@ sources() {
   make_text
   seq 1 900 >extra.txt
   # shellcheck disable=SC2086
-  set -- "$inputs/quickstart.toml" $tiny checkpoint.every=4
+  set -- "$inputs/quickstart.toml" ${tiny%data.text=*} checkpoint.every=4 optim.schedule=constant
   local list='data.source=[{text="text"}, {text="extra.txt", repeat=3}]'
   expect 0 '^data .* an epoch has 1 x data.source\[0\] \([0-9]+ tokens\), 3 x data.source\[1\] \([0-9]+ tokens\)' \
     on 2 train "$@" "$list"
