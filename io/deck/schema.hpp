@@ -1,7 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // schema.hpp: the table of deck keys: type, accepted values, default and meaning of each key.
-// Decks are read, checked, written and documented from this table. A DeckValue points at a key's member of a Deck.
+// Decks are read, checked, written and documented from this table. A row is a key: its member of a Deck (which gives
+// the type), the accepted values, its default. To add a key, add a member to deck.hpp and a row to schema.cpp. To add a
+// list of tables, add a struct of its keys and a vector of them to deck.hpp, the vector to DeckValue, and the columns
+// and a row to schema.cpp.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -33,10 +36,6 @@ std::string joined(const std::vector<std::string>& words);
 
 /// [a, b, c]
 std::string bracketed(const std::vector<std::string>& words);
-
-// The one table of deck keys, from which decks are read, checked, written and documented.
-// A row is a key: where its value lies in a Deck (which gives the type), what is accepted, its default. Adding a
-// key is adding a member to deck.hpp and a row to schema.cpp.
 
 inline constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
@@ -78,8 +77,7 @@ struct ListColumn {
   bool is_needed = false;  ///< each table gives it
 };
 
-/// The columns of a list, chosen by the type of its tables. Adding a list is adding a struct of its keys to deck.hpp,
-/// its vector to DeckValue, and its columns and a row to schema.cpp.
+/// The columns of a list, chosen by the type of its tables.
 const std::vector<ListColumn<SourceKeys>>& columns_of(const SourceKeys&);
 
 template <class Keys>

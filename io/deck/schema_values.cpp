@@ -11,9 +11,6 @@
 #include "io/posix/readable.hpp"
 
 namespace kozero::io {
-
-// A deck's values as TOML text.     TOML 1.0.0, toml.io/en/v1.0.0
-
 namespace {
 
 std::string text_of(bool value) { return value ? "true" : "false"; }
@@ -49,56 +46,6 @@ std::string escaped_control(char letter) {
   const auto code = static_cast<unsigned char>(letter);
   return std::string("\\u00") + digits[code / 16] + digits[code % 16];
 }
-
-}  // namespace
-
-std::string toml_text(DeckValue value) {
-  return std::visit([](const auto* held) { return text_of(*held); }, value);
-}
-
-std::string toml_number(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  char buffer[32];
-  std::string text(buffer, std::to_chars(buffer, buffer + sizeof(buffer), value).ptr);
-  const auto exponent = text.find('e');
-  if (exponent == std::string::npos) return text.find('.') == std::string::npos ? text + ".0" : text;
-  const bool plus = text[exponent + 1] == '+';
-  if (text[exponent + 2] == '0') text.erase(exponent + 2, 1);
-  if (plus) text.erase(exponent + 1, 1);
-  return text;
-}
-
-std::string toml_string(const std::string& value) {
-  std::string text = "\"";
-  for (const char letter : value) {
-    if (letter == '"' || letter == '\\') {
-      text += std::string("\\") + letter;
-    } else if (static_cast<unsigned char>(letter) < 0x20 || letter == 0x7f) {
-      text += escaped_control(letter);
-    } else {
-      text += letter;
-    }
-  }
-  return text + "\"";
-}
-
-std::string bracketed(const std::vector<std::string>& words) {
-  std::string text = "[";
-  text += joined(words);
-  text += "]";
-  return text;
-}
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const auto& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
-
-// What a row of the deck's schema accepts, in code and in words.
-
-namespace {
 
 constexpr double kFewNumbers = 8;
 constexpr std::int64_t kMostPositions = 1 << 24;
@@ -206,7 +153,70 @@ struct InWords {
   }
 };
 
+struct ColumnsInWords {
+  const DeckRow& row;
+  template <class Value>
+  std::vector<ColumnInWords> operator()(const Value* /*value*/) const {
+    return {};
+  }
+  template <ListTable Keys>
+  std::vector<ColumnInWords> operator()(const std::vector<Keys>* /*value*/) const {
+    std::vector<ColumnInWords> columns;
+    for (const auto& column : columns_of(Keys())) {
+      Keys keys;
+      const DeckValue value = column.value_in(keys);
+      columns.push_back({row.key + "[]." + column.name, column.help, accepted_values(column.accepted, value),
+                         column.is_needed ? "none: each table gives it" : toml_text(value)});
+    }
+    return columns;
+  }
+};
+
 }  // namespace
+
+std::string toml_text(DeckValue value) {
+  return std::visit([](const auto* held) { return text_of(*held); }, value);
+}
+
+std::string toml_number(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  char buffer[32];
+  std::string text(buffer, std::to_chars(buffer, buffer + sizeof(buffer), value).ptr);
+  const auto exponent = text.find('e');
+  if (exponent == std::string::npos) return text.find('.') == std::string::npos ? text + ".0" : text;
+  const bool plus = text[exponent + 1] == '+';
+  if (text[exponent + 2] == '0') text.erase(exponent + 2, 1);
+  if (plus) text.erase(exponent + 1, 1);
+  return text;
+}
+
+std::string toml_string(const std::string& value) {
+  std::string text = "\"";
+  for (const char letter : value) {
+    if (letter == '"' || letter == '\\') {
+      text += std::string("\\") + letter;
+    } else if (static_cast<unsigned char>(letter) < 0x20 || letter == 0x7f) {
+      text += escaped_control(letter);
+    } else {
+      text += letter;
+    }
+  }
+  return text + "\"";
+}
+
+std::string bracketed(const std::vector<std::string>& words) {
+  std::string text = "[";
+  text += joined(words);
+  text += "]";
+  return text;
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const auto& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
 
 const DeckRow* find_row(const std::string& key) {
   const auto& rows = deck_schema();
@@ -261,29 +271,6 @@ std::string accepted_values(const DeckRow& row) {
                                                               : unit == Unit::mib ? ", or a size as 512MiB, 2GB"
                                                                                   : ", or a time as 90s, 10min, 2h");
 }
-
-namespace {
-
-struct ColumnsInWords {
-  const DeckRow& row;
-  template <class Value>
-  std::vector<ColumnInWords> operator()(const Value* /*value*/) const {
-    return {};
-  }
-  template <ListTable Keys>
-  std::vector<ColumnInWords> operator()(const std::vector<Keys>* /*value*/) const {
-    std::vector<ColumnInWords> columns;
-    for (const auto& column : columns_of(Keys())) {
-      Keys keys;
-      const DeckValue value = column.value_in(keys);
-      columns.push_back({row.key + "[]." + column.name, column.help, accepted_values(column.accepted, value),
-                         column.is_needed ? "none: each table gives it" : toml_text(value)});
-    }
-    return columns;
-  }
-};
-
-}  // namespace
 
 std::vector<ColumnInWords> columns_in_words(const DeckRow& row) {
   Deck deck;

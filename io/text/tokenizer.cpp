@@ -16,7 +16,6 @@
 #include "io/text/tokenizer.hpp"
 
 namespace kozero::io {
-
 namespace {
 
 constexpr int kMinVocab = 257;  // the bytes and end-of-text
@@ -45,6 +44,26 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
   return std::make_unique<BpeTokenizer>(path, std::move(bytes));
 }
 
+constexpr const char* kReplacement = "\xEF\xBF\xBD";  // U+FFFD
+constexpr std::size_t kLongestWindow = 8;
+
+std::string escaped(const char* format, unsigned value) {
+  char text[8];
+  std::snprintf(text, sizeof(text), format, value);
+  return text;
+}
+
+/// A well-formed character, or the escape of a control character.
+std::string shown(std::string_view character) {
+  const auto first = static_cast<unsigned char>(character[0]);
+  if (character.size() == 1 && (first < 0x20 || first == 0x7F) && first != '\n' && first != '\t') {
+    return escaped("\\x%02x", first);
+  }
+  const auto last = static_cast<unsigned char>(character.back());
+  if (character.size() == 2 && first == 0xC2 && last < 0xA0) return escaped("\\u%04x", last);
+  return std::string(character);
+}
+
 }  // namespace
 
 std::optional<int> bpe_size(const std::string& spec) {
@@ -67,30 +86,6 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, const Corpus*
   if (!is_there(spec)) refuse(spec);
   return load_tokenizer(spec);
 }
-
-namespace {
-
-constexpr const char* kReplacement = "\xEF\xBF\xBD";  // U+FFFD
-constexpr std::size_t kLongestWindow = 8;
-
-std::string escaped(const char* format, unsigned value) {
-  char text[8];
-  std::snprintf(text, sizeof(text), format, value);
-  return text;
-}
-
-/// A well-formed character, or the escape of a control character.
-std::string shown(std::string_view character) {
-  const auto first = static_cast<unsigned char>(character[0]);
-  if (character.size() == 1 && (first < 0x20 || first == 0x7F) && first != '\n' && first != '\t') {
-    return escaped("\\x%02x", first);
-  }
-  const auto last = static_cast<unsigned char>(character.back());
-  if (character.size() == 2 && first == 0xC2 && last < 0xA0) return escaped("\\u%04x", last);
-  return std::string(character);
-}
-
-}  // namespace
 
 std::string ReadableText::add(std::string_view bytes) {
   held_ += bytes;

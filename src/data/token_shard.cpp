@@ -65,6 +65,32 @@ std::int64_t first_outside(const char* ids, std::int64_t count, std::int64_t voc
   return -1;
 }
 
+/// Where the system refuses, the shard that cannot be opened is an error of its own.
+void allow_open_files(std::size_t count) {
+  constexpr rlim_t kOthers = 256;  // logs, checkpoints, MPI's
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= count + kOthers) return;
+  limit.rlim_cur = limit.rlim_max;
+  static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));
+}
+
+constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
+
+std::string header_of(const ShardFormat& format, std::int64_t num_tokens) {
+  std::array<std::int32_t, 256> header{};
+  header[0] = format.magic;
+  header[1] = format.version;
+  header[2] = static_cast<std::int32_t>(num_tokens);
+  std::string bytes(sizeof(header), '\0');
+  std::memcpy(bytes.data(), header.data(), sizeof(header));
+  return bytes;
+}
+
+void remove_quietly(const std::string& path) {
+  std::error_code ignored;
+  std::filesystem::remove(path, ignored);
+}
+
 }  // namespace
 
 TokenShard::TokenShard(const std::string& path, std::int64_t vocab)
@@ -168,19 +194,6 @@ std::string TokenShard::sampled_hash() const {
   return hash.digits();
 }
 
-namespace {
-
-/// Where the system refuses, the shard that cannot be opened is an error of its own.
-void allow_open_files(std::size_t count) {
-  constexpr rlim_t kOthers = 256;  // logs, checkpoints, MPI's
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= count + kOthers) return;
-  limit.rlim_cur = limit.rlim_max;
-  static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));
-}
-
-}  // namespace
-
 TokenShards::TokenShards(const std::vector<std::string>& paths, std::int64_t vocab, std::vector<std::size_t> order)
     : order_(std::move(order)) {
   if (paths.empty()) throw Error(Failure::deck, "data.tokens: no file given");
@@ -218,27 +231,6 @@ void TokenShards::read(std::int64_t first, std::span<Token> out) const {
     ++place;
   }
 }
-
-namespace {
-
-constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
-
-std::string header_of(const ShardFormat& format, std::int64_t num_tokens) {
-  std::array<std::int32_t, 256> header{};
-  header[0] = format.magic;
-  header[1] = format.version;
-  header[2] = static_cast<std::int32_t>(num_tokens);
-  std::string bytes(sizeof(header), '\0');
-  std::memcpy(bytes.data(), header.data(), sizeof(header));
-  return bytes;
-}
-
-void remove_quietly(const std::string& path) {
-  std::error_code ignored;
-  std::filesystem::remove(path, ignored);
-}
-
-}  // namespace
 
 TokenShardWriter::TokenShardWriter(std::string path, std::int64_t vocab)
     : path_(std::move(path)), vocab_(vocab), format_(shard_format(vocab)) {

@@ -78,10 +78,12 @@ TEST_CASE("a mistake in a list is refused with the line, the table's number and 
        "x.toml:8: data.source[0].text = []: accepted: path of a UTF-8 file or a folder, or a list of these"},
       {"[data.source]\ntext = \"a.txt\"\n",
        {},
-       R"(x.toml:7: data.source = {text = "a.txt"}: accepted: [[data.source]] tables with text, repeat, or data.source=[{text = ...}, ...])"},
+       R"(x.toml:7: data.source = {text = "a.txt"}: accepted: [[data.source]] tables with text, repeat, or)"
+       " data.source=[{text = ...}, ...]"},
       {"data.source = [\"a.txt\"]\n",
        {},
-       R"(x.toml:7: data.source = ["a.txt"]: accepted: [[data.source]] tables with text, repeat, or data.source=[{text = ...}, ...])"},
+       R"(x.toml:7: data.source = ["a.txt"]: accepted: [[data.source]] tables with text, repeat, or)"
+       " data.source=[{text = ...}, ...]"},
       {"",
        {"data.source=[]"},
        "command line: data.source = []: accepted: [[data.source]] tables with text, repeat, or data.source=[{text = "
