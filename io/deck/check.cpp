@@ -53,7 +53,7 @@ namespace {
 
 /// Exactly one of these is given.
 const std::vector<std::vector<std::string>> kAlternatives = {
-    {"data.text", "data.tokens", "data.synthetic"},
+    {"data.text", "data.source", "data.tokens", "data.synthetic"},
     {"run.steps", "run.epochs"},
     {"train.global_batch", "train.accumulate"},
 };
@@ -226,7 +226,7 @@ void check_parts(const Deck& deck) {
 }
 
 void check_vocabulary(const Deck& deck) {
-  const bool reads_text = !deck.data.text.empty();
+  const bool reads_text = deck.data.has_text();
   if (reads_text && deck.data.tokenizer == "bytes" && deck.is_set("model.vocab") && deck.model.vocab < 256) {
     refuse_value(deck, "model.vocab", "data.tokenizer = \"bytes\" has 256 ids; accepted are 256 or more");
   }

@@ -61,14 +61,23 @@ struct ModelKeys {
   std::string init = "random";
 };
 
+/// One [[data.source]].
+struct SourceKeys {
+  std::vector<std::string> text;
+  std::int64_t repeat = 1;
+};
+
 struct DataKeys {
   std::vector<std::string> text;
+  std::vector<SourceKeys> source;
   std::vector<std::string> tokens;
   bool synthetic = false;
   std::string tokenizer = "bytes";
   double val_fraction = 0.05;
   std::string cache;  ///< "": .tokens beside run.dir
   bool strict = false;
+
+  [[nodiscard]] bool has_text() const { return !text.empty() || !source.empty(); }
 };
 
 struct TrainKeys {

@@ -10,6 +10,12 @@
 namespace kozero::io {
 namespace {
 
+/// The address of member `Value` in a table of data.source.
+template <auto Value>
+DeckValue of_source(SourceKeys& source) {
+  return &(source.*Value);
+}
+
 /// The address of section `Keys` member `Value` in a deck.
 template <auto Keys, auto Value>
 DeckValue in(Deck& deck) {
@@ -156,13 +162,15 @@ std::vector<DeckRow> data_rows() {
   using K = DataKeys;
   return {
       first({"data.text", kData<&K::text>, text("path of a UTF-8 file or a folder"),
-             "text to train on; give one of data.text, data.tokens, data.synthetic", "none"}),
+             "text to train on; give one of data.text, data.source, data.tokens, data.synthetic", "none"}),
+      {"data.source", kData<&K::source>, text("data.source"),
+       "text of several sources; an epoch has each source repeat times", "none"},
       {"data.tokens", kData<&K::tokens>, text("path of a token shard (.bin)"),
        "token shards to train on, as `kozero prepare` and llm.c write them", "none"},
       {"data.synthetic", kData<&K::synthetic>, truth(), "train on a seeded Markov source of known entropy"},
       first({"data.tokenizer", kData<&K::tokenizer>,
              text("bytes | bpe | bpe:N | path of a tokenizer.json or SentencePiece .model"),
-             "tokenizer of data.text; bpe learns model.vocab ids from the text"}),
+             "tokenizer of the text; bpe learns model.vocab ids from the text"}),
       first({"data.val_fraction", kData<&K::val_fraction>, from_to(0, kMostValidation),
              "share of the data that is kept for validation"}),
       {"data.cache", kData<&K::cache>, text("path of a folder that all ranks see"),
@@ -316,6 +324,17 @@ std::vector<DeckRow> all_rows() {
 }
 
 }  // namespace
+
+const std::vector<ListColumn<SourceKeys>>& columns_of(const SourceKeys& /*source*/) {
+  using K = SourceKeys;
+  constexpr double kMostRepeats = 1000;
+  static const std::vector<ListColumn<K>> columns = {
+      {"text", of_source<&K::text>, text("path of a UTF-8 file or a folder"), "the source's text, as data.text", true},
+      {"repeat", of_source<&K::repeat>, from_to(1, kMostRepeats),
+       "times that an epoch has the source's training text; its validation text counts once"},
+  };
+  return columns;
+}
 
 const std::vector<DeckRow>& deck_schema() {
   static const std::vector<DeckRow> rows = all_rows();

@@ -11,9 +11,6 @@
 #include "io/posix/readable.hpp"
 
 namespace kozero::io {
-
-// A deck's values as TOML text.     TOML 1.0.0, toml.io/en/v1.0.0
-
 namespace {
 
 std::string text_of(bool value) { return value ? "true" : "false"; }
@@ -29,8 +26,16 @@ std::string text_of(const RopeScalingKeys& scaling) {
          ", original_seq = " + text_of(scaling.original_seq) + "}";
 }
 
+template <ListTable Keys>
+std::string text_of(const Keys& keys) {
+  Keys copy = keys;
+  std::vector<std::string> texts;
+  for (const auto& column : columns_of(keys)) texts.push_back(column.name + " = " + toml_text(column.value_in(copy)));
+  return "{" + joined(texts) + "}";
+}
+
 template <class List>
-std::string text_of(const List& values) {
+requires(!ListTable<List>) std::string text_of(const List& values) {
   std::vector<std::string> texts;
   for (const auto& value : values) texts.push_back(text_of(value));
   return bracketed(texts);
@@ -41,56 +46,6 @@ std::string escaped_control(char letter) {
   const auto code = static_cast<unsigned char>(letter);
   return std::string("\\u00") + digits[code / 16] + digits[code % 16];
 }
-
-}  // namespace
-
-std::string toml_text(DeckValue value) {
-  return std::visit([](const auto* held) { return text_of(*held); }, value);
-}
-
-std::string toml_number(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  char buffer[32];
-  std::string text(buffer, std::to_chars(buffer, buffer + sizeof(buffer), value).ptr);
-  const auto exponent = text.find('e');
-  if (exponent == std::string::npos) return text.find('.') == std::string::npos ? text + ".0" : text;
-  const bool plus = text[exponent + 1] == '+';
-  if (text[exponent + 2] == '0') text.erase(exponent + 2, 1);
-  if (plus) text.erase(exponent + 1, 1);
-  return text;
-}
-
-std::string toml_string(const std::string& value) {
-  std::string text = "\"";
-  for (const char letter : value) {
-    if (letter == '"' || letter == '\\') {
-      text += std::string("\\") + letter;
-    } else if (static_cast<unsigned char>(letter) < 0x20 || letter == 0x7f) {
-      text += escaped_control(letter);
-    } else {
-      text += letter;
-    }
-  }
-  return text + "\"";
-}
-
-std::string bracketed(const std::vector<std::string>& words) {
-  std::string text = "[";
-  text += joined(words);
-  text += "]";
-  return text;
-}
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const auto& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
-
-// What a row of the deck's schema accepts, in code and in words.
-
-namespace {
 
 constexpr double kFewNumbers = 8;
 constexpr std::int64_t kMostPositions = 1 << 24;
@@ -131,6 +86,13 @@ struct Fits {
     return finite(scaling->factor) && scaling->factor >= 1 && scaling->low_freq_factor > 0 &&
            finite(scaling->high_freq_factor) && scaling->high_freq_factor > scaling->low_freq_factor &&
            scaling->original_seq >= 1 && scaling->original_seq <= kMostPositions;
+  }
+  template <ListTable Keys>
+  bool operator()(const std::vector<Keys>* tables) const {
+    return !tables->empty() && std::all_of(tables->begin(), tables->end(), [](Keys keys) {
+      return std::ranges::all_of(columns_of(keys),
+                                 [&](const auto& column) { return accepts(column.accepted, column.value_in(keys)); });
+    });
   }
 };
 
@@ -182,9 +144,79 @@ struct InWords {
     return R"(none | {type = "llama3", factor = 8.0, low_freq_factor = 1.0, high_freq_factor = 4.0, )"
            R"(original_seq = 8192} (type and factor needed, 1 <= factor, 0 < low_freq_factor < high_freq_factor))";
   }
+  template <ListTable Keys>
+  std::string operator()(const std::vector<Keys>* /*value*/) const {
+    std::vector<std::string> names;
+    for (const auto& column : columns_of(Keys())) names.push_back(column.name);
+    return "[[" + accepted.what + "]] tables with " + joined(names) + ", or " + accepted.what + "=[{" + names.front() +
+           " = ...}, ...]";
+  }
+};
+
+struct ColumnsInWords {
+  const DeckRow& row;
+  template <class Value>
+  std::vector<ColumnInWords> operator()(const Value* /*value*/) const {
+    return {};
+  }
+  template <ListTable Keys>
+  std::vector<ColumnInWords> operator()(const std::vector<Keys>* /*value*/) const {
+    std::vector<ColumnInWords> columns;
+    for (const auto& column : columns_of(Keys())) {
+      Keys keys;
+      const DeckValue value = column.value_in(keys);
+      columns.push_back({row.key + "[]." + column.name, column.help, accepted_values(column.accepted, value),
+                         column.is_needed ? "none: each table gives it" : toml_text(value)});
+    }
+    return columns;
+  }
 };
 
 }  // namespace
+
+std::string toml_text(DeckValue value) {
+  return std::visit([](const auto* held) { return text_of(*held); }, value);
+}
+
+std::string toml_number(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  char buffer[32];
+  std::string text(buffer, std::to_chars(buffer, buffer + sizeof(buffer), value).ptr);
+  const auto exponent = text.find('e');
+  if (exponent == std::string::npos) return text.find('.') == std::string::npos ? text + ".0" : text;
+  const bool plus = text[exponent + 1] == '+';
+  if (text[exponent + 2] == '0') text.erase(exponent + 2, 1);
+  if (plus) text.erase(exponent + 1, 1);
+  return text;
+}
+
+std::string toml_string(const std::string& value) {
+  std::string text = "\"";
+  for (const char letter : value) {
+    if (letter == '"' || letter == '\\') {
+      text += std::string("\\") + letter;
+    } else if (static_cast<unsigned char>(letter) < 0x20 || letter == 0x7f) {
+      text += escaped_control(letter);
+    } else {
+      text += letter;
+    }
+  }
+  return text + "\"";
+}
+
+std::string bracketed(const std::vector<std::string>& words) {
+  std::string text = "[";
+  text += joined(words);
+  text += "]";
+  return text;
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const auto& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
 
 const DeckRow* find_row(const std::string& key) {
   const auto& rows = deck_schema();
@@ -212,7 +244,9 @@ std::vector<std::string> names_in(const std::string& section) {
   return names;
 }
 
-bool accepts(const DeckRow& row, DeckValue value) { return std::visit(Fits{row.accepted}, value); }
+bool accepts(const Accepted& accepted, DeckValue value) { return std::visit(Fits{accepted}, value); }
+
+bool accepts(const DeckRow& row, DeckValue value) { return accepts(row.accepted, value); }
 
 Unit unit_of(const DeckRow& row) {
   if (row.key.ends_with("_mib")) return Unit::mib;
@@ -228,13 +262,19 @@ std::optional<double> number_with_unit(const DeckRow& row, const std::string& te
   return *amount / (unit == Unit::mib ? 0x1p20 : unit == Unit::minutes ? 60.0 : 1.0);
 }
 
+std::string accepted_values(const Accepted& accepted, DeckValue value) { return std::visit(InWords{accepted}, value); }
+
 std::string accepted_values(const DeckRow& row) {
   Deck deck;
   const Unit unit = unit_of(row);
-  return std::visit(InWords{row.accepted}, row.value_in(deck)) + (unit == Unit::none ? ""
-                                                                  : unit == Unit::mib
-                                                                      ? ", or a size as 512MiB, 2GB"
-                                                                      : ", or a time as 90s, 10min, 2h");
+  return accepted_values(row.accepted, row.value_in(deck)) + (unit == Unit::none  ? ""
+                                                              : unit == Unit::mib ? ", or a size as 512MiB, 2GB"
+                                                                                  : ", or a time as 90s, 10min, 2h");
+}
+
+std::vector<ColumnInWords> columns_in_words(const DeckRow& row) {
+  Deck deck;
+  return std::visit(ColumnsInWords{row}, row.value_in(deck));
 }
 
 std::string default_of(const DeckRow& row) {

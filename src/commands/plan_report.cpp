@@ -7,7 +7,7 @@
 #include <optional>
 
 #include <kozero/core/error.hpp>
-#include <kozero/train/data_set.hpp>
+#include <kozero/data/data_set.hpp>
 #include <kozero/train/settings.hpp>
 #include "io/posix/readable.hpp"
 #include "src/commands/plan_report.hpp"
@@ -22,15 +22,15 @@ std::string duration_text(double seconds) {
 namespace {
 
 std::vector<plan::Recomputed> plans_recomputed(const io::Deck& deck, const PlannedRanks& ranks) {
-  return plan::plans_recomputed(deck, ranks.backend, ranks.count, train::vocab_of(deck));
+  return plan::plans_recomputed(deck, ranks.backend, ranks.count, data::vocab_of(deck));
 }
 
 std::vector<plan::Alternative> alternatives(const io::Deck& deck, const PlannedRanks& ranks) {
-  return plan::alternatives(deck, ranks.backend, ranks.count, train::vocab_of(deck));
+  return plan::alternatives(deck, ranks.backend, ranks.count, data::vocab_of(deck));
 }
 
 plan::StepTime time_of(const io::Deck& deck, const plan::MemoryPlan& plan, const plan::Rates& rates) {
-  return plan::step_time(train::settings_of(deck, plan.num_ranks, train::vocab_of(deck), 0), plan, rates);
+  return plan::step_time(train::settings_of(deck, plan.num_ranks, data::vocab_of(deck), 0), plan, rates);
 }
 
 io::Deck in_stage(io::Deck deck, int stage) {
@@ -64,7 +64,7 @@ std::string totals_of(const io::Deck& deck, const std::vector<PlannedRanks>& all
   for (int stage = 0; stage <= 3; ++stage) text += fmt::format("{:>14} ", fmt::format("stage {}", stage));
   text += "\n";
   for (const PlannedRanks& ranks : all) {
-    text += plan::totals_of(deck, ranks.backend, ranks.count, train::vocab_of(deck), ranks.room, unit);
+    text += plan::totals_of(deck, ranks.backend, ranks.count, data::vocab_of(deck), ranks.room, unit);
   }
   text += "\n";
   for (const PlannedRanks& ranks : all) {
@@ -93,7 +93,7 @@ std::vector<std::string> overrides_of(const std::vector<plan::Change>& changes,
 }
 
 std::optional<plan::Fit> fit_of(const io::Deck& deck, const PlannedRanks& ranks) {
-  return plan::first_fit(deck, ranks.backend, ranks.count, train::vocab_of(deck), ranks.room);
+  return plan::first_fit(deck, ranks.backend, ranks.count, data::vocab_of(deck), ranks.room);
 }
 
 /// The fit in another stage.
@@ -108,7 +108,7 @@ std::optional<Faster> faster_stage(const plan::Fit& fit, const PlannedRanks& ran
   constexpr double kWorthIt = 0.95;
   double least = kWorthIt * time_of(fit.deck, fit.plan, ranks.rates).total();
   std::optional<Faster> best;
-  for (const auto& plan : plan::plans_of_all_stages(fit.deck, ranks.backend, ranks.count, train::vocab_of(fit.deck))) {
+  for (const auto& plan : plan::plans_of_all_stages(fit.deck, ranks.backend, ranks.count, data::vocab_of(fit.deck))) {
     if (!plan.needed().fit(ranks.room)) continue;
     const io::Deck deck = in_stage(fit.deck, plan.stage);
     const double seconds = time_of(deck, plan, ranks.rates).total();
@@ -280,7 +280,7 @@ std::string frozen_text(const io::Deck& deck, const PlannedRanks& ranks) {
   if (plan.num_trainable == plan.num_parameters) return "";
   io::Deck unfrozen = deck;
   unfrozen.optim.freeze.clear();
-  const auto without = plan::plans_of_all_stages(unfrozen, ranks.backend, ranks.count, train::vocab_of(deck));
+  const auto without = plan::plans_of_all_stages(unfrozen, ranks.backend, ranks.count, data::vocab_of(deck));
   const std::int64_t total = without.at(static_cast<std::size_t>(deck.zero.stage)).total();
   const plan::SizeUnit unit = plan::unit_of(ranks.plans);
   return fmt::format("optim.freeze leaves {} parameters to train and saves {:.{}f} {} in stage {}\n\n",

@@ -59,7 +59,7 @@ std::string threads_text(int threads) { return fmt::format("{} thread{}", thread
 class Verification {
  public:
   /// `reference` is of rank 0 alone: the first trace, where there is one already.
-  Verification(const train::DataSet& data, std::int64_t steps, int threads, std::optional<Trace> reference)
+  Verification(const data::DataSet& data, std::int64_t steps, int threads, std::optional<Trace> reference)
       : data_(data), steps_(steps), threads_(threads), first_(std::move(reference)) {}
 
   /// Computes the steps on the group's ranks and prints a row. Collective over the group.
@@ -74,7 +74,7 @@ class Verification {
   void keep_weights(Trace& trace, train::Engine& engine) const;
   std::string difference_from_first(const Trace& trace, train::Engine& engine, distributed::Communicator& comm) const;
 
-  const train::DataSet& data_;
+  const data::DataSet& data_;
   std::int64_t steps_;
   int threads_;
   std::optional<Trace> first_;
@@ -199,7 +199,7 @@ std::vector<std::string> groups_of(const VerifyOptions& options, int ranks, cons
 }
 
 /// Rank 0's; nothing on the others, and where no file is there yet. Throws Error(input), seen by all ranks.
-std::optional<Trace> reference_of(const VerifyOptions& options, const io::Deck& deck, const train::DataSet& data,
+std::optional<Trace> reference_of(const VerifyOptions& options, const io::Deck& deck, const data::DataSet& data,
                                   distributed::Communicator& comm) {
   return distributed::agreed(comm, [&]() -> std::optional<Trace> {
     if (options.reference.empty() || comm.rank() != 0 || !io::is_there(options.reference)) return std::nullopt;
@@ -286,7 +286,7 @@ void verify(const distributed::Environment& environment, const Arguments& argume
   io::Deck deck = session.deck();
   deck.zero.accumulation = "ordered";
   const auto counts = rank_counts(options, deck, environment, session, arguments);
-  const train::DataSet data = run::open_data_of(deck, comm);
+  const data::DataSet data = run::open_data_of(deck, comm);
   std::optional<Trace> reference = reference_of(options, deck, data, comm);
   const bool has_reference = reference.has_value();
   const auto settings = distributed::agreed(comm, [&] {

@@ -41,12 +41,12 @@ RunStart::RunStart(Session& session, const StartedAs& started)
       log_(session.is_first_rank() ? io::Log::on_standard_output() : io::Log()),
       run_(session, log_, started),
       provenance_(run_.provenance()) {
-  const auto vocab = distributed::agreed(control_, [&] { return train::vocab_of(deck_); });
+  const auto vocab = distributed::agreed(control_, [&] { return data::vocab_of(deck_); });
   const auto seq = distributed::agreed(control_, [&] { return train::model_config(deck_, vocab).seq; });
   notes_ = check_before_data(session, vocab);
-  data_ = train::open_data(deck_, seq, control_);
+  data_ = data::open_data(deck_, seq, control_);
   settings_ = distributed::agreed(control_, [&] {
-    train::require_whole_sample(data_, deck_, seq);
+    data::require_whole_sample(data_, deck_, seq);
     train::require_validation_data(deck_, data_);
     return train::settings_of(deck_, control_.size(), data_.vocab, data_.train->num_samples());
   });
@@ -122,7 +122,7 @@ std::string RunStart::set_aside_run_before() const {
 }
 
 std::string RunStart::other_data() const {
-  const std::string differs = resume_.source.empty() ? "" : train::difference(resume_.record.data, data_identity_);
+  const std::string differs = resume_.source.empty() ? "" : data::difference(resume_.record.data, data_identity_);
   return differs.empty() ? ""
                          : fmt::format("the training data are others than those of {}: {}", resume_.source, differs);
 }

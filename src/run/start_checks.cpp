@@ -142,7 +142,7 @@ std::vector<std::string> notes_on_sums(const train::Settings& settings, const io
   }
   const train::BatchSizes& sizes = settings.batch;
   const auto granules = [&](std::int64_t micro_batch) {
-    return train::Granules({0, sizes.global_batch}, micro_batch).count();
+    return data::Granules({0, sizes.global_batch}, micro_batch).count();
   };
   if (const std::int64_t rest = granules(sizes.micro_batch) % ranks; rest > 0) {
     std::int64_t even = 0;  // the nearest that gives all ranks work

@@ -13,13 +13,13 @@
 #include <kozero/core/device.hpp>
 #include <kozero/core/disk_memory.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/data/data_check.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/run/session.hpp>
 #include <kozero/run/unsaved_run.hpp>
 #include <kozero/run/weights_source.hpp>
 #include <kozero/train/checkpoint.hpp>
-#include <kozero/train/data_check.hpp>
 #include <kozero/train/run_files.hpp>
 #include "io/checkpoint/checkpoint.hpp"
 #include "io/posix/file.hpp"
@@ -39,10 +39,10 @@ io::Deck without_saving(io::Deck deck) {
 
 }  // namespace
 
-train::DataSet open_data_of(const io::Deck& deck, distributed::Communicator& comm) {
-  const auto seq = distributed::agreed(comm, [&] { return train::model_config(deck, train::vocab_of(deck)).seq; });
-  train::DataSet data = train::open_data(deck, seq, comm);
-  distributed::agreed(comm, [&] { train::require_whole_sample(data, deck, seq); });
+data::DataSet open_data_of(const io::Deck& deck, distributed::Communicator& comm) {
+  const auto seq = distributed::agreed(comm, [&] { return train::model_config(deck, data::vocab_of(deck)).seq; });
+  data::DataSet data = data::open_data(deck, seq, comm);
+  distributed::agreed(comm, [&] { data::require_whole_sample(data, deck, seq); });
   return data;
 }
 
@@ -63,7 +63,7 @@ std::vector<HashedTensor> state_hashes(train::Engine& engine) {
   return state;
 }
 
-UnsavedRun::UnsavedRun(Session& session, io::Deck deck, const train::DataSet& data,
+UnsavedRun::UnsavedRun(Session& session, io::Deck deck, const data::DataSet& data,
                        const std::optional<io::FoundCheckpoint>& start)
     : settings_(distributed::agreed(session.control(),
                                     [&] {
@@ -242,15 +242,15 @@ class Replay {
   std::string run_;
   std::int64_t step_;
   std::map<std::int64_t, Logged> logged_;
-  train::DataSet data_;
+  data::DataSet data_;
 };
 
 void Replay::say_start(const std::optional<io::FoundCheckpoint>& start) {
   say(fmt::format("step {} of {} again on {} {}, from {}", step_, run_, comm_.size(),
                   comm_.size() == 1 ? "rank" : "ranks", start ? start->folder : "the run's beginning"));
   if (!start) return;
-  const auto mine = train::DataCheck({data_.train_shards}, comm_).identity(comm_);
-  const std::string differs = train::difference(start->manifest.record.data, mine);
+  const auto mine = data::DataCheck({data_.train_shards}, comm_).identity(comm_);
+  const std::string differs = data::difference(start->manifest.record.data, mine);
   if (!differs.empty()) say("note         the training data are others than those of the checkpoint: " + differs);
 }
 

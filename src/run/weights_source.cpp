@@ -224,7 +224,7 @@ std::int64_t ids_of(const std::string& tokenizer) {
 }
 
 void choose_tokenizer(io::Deck& deck, const WeightsSource& source) {
-  const bool reads_text = !deck.data.text.empty();
+  const bool reads_text = deck.data.has_text();
   if (!reads_text && deck.data.tokens.empty()) return;
   if (!deck.is_set("data.tokenizer")) {
     if (source.tokenizer.empty() && reads_text) {

@@ -241,7 +241,7 @@ std::map<std::string, std::string> exactness_of(const Settings& settings, const 
   return all;
 }
 
-io::CheckpointRecord record_of(const io::Deck& deck, const Settings& settings, const DataSet& data,
+io::CheckpointRecord record_of(const io::Deck& deck, const Settings& settings, const data::DataSet& data,
                                const std::string& folder) {
   return {.optimizer_start = settings.step.optimizer_start,
           .seed = settings.seed,

@@ -50,8 +50,8 @@ EvaluatorOf<Scalar, Interface>::EvaluatorOf(const Settings& settings, const dist
       offloaded_(memory_of(settings.offload, comm_.rank())),
       state_(model_->parameters(), mesh, zero_config(settings), ledger, state_memory(settings, offloaded_.get())) {
   if (settings.use == Use::generation) return;
-  loader_ = std::make_unique<BatchLoader>(settings.batch.micro_batch, settings.model.seq, ledger,
-                                          settings.use == Use::training ? settings.batch.micro_steps : 1);
+  loader_ = std::make_unique<data::BatchLoader>(settings.batch.micro_batch, settings.model.seq, ledger,
+                                                settings.use == Use::training ? settings.batch.micro_steps : 1);
 }
 
 template <class Scalar, class Interface>

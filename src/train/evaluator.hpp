@@ -42,7 +42,7 @@ class EvaluatorOf : public Interface {
   void publish() override { state_.weights().publish(); }
 
   [[nodiscard]] distributed::Communicator& comm() override { return comm_; }
-  [[nodiscard]] BatchLoader& loader() override {
+  [[nodiscard]] data::BatchLoader& loader() override {
     require(loader_ != nullptr, "an evaluator for generation loads no batches");
     return *loader_;
   }
@@ -59,7 +59,7 @@ class EvaluatorOf : public Interface {
   std::unique_ptr<model::Model<Scalar>> model_;
   std::unique_ptr<MemorySource> offloaded_;  // set if Settings::offload uses host or disk
   zero::ShardedState<Scalar> state_;
-  std::unique_ptr<BatchLoader> loader_;  // null for generation
+  std::unique_ptr<data::BatchLoader> loader_;  // null for generation
 };
 
 }  // namespace kozero::train

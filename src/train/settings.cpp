@@ -297,6 +297,9 @@ void make_absolute(std::string& path) {
 /// Makes the paths of data, tokenizer and other inputs valid from any working directory.
 void make_paths_absolute(io::Deck& deck) {
   for (auto& path : deck.data.text) make_absolute(path);
+  for (auto& source : deck.data.source) {
+    for (auto& path : source.text) make_absolute(path);
+  }
   for (auto& path : deck.data.tokens) make_absolute(path);
   const std::string& tokenizer = deck.data.tokenizer;
   if (tokenizer != "bytes" && tokenizer != "bpe" && !tokenizer.starts_with("bpe:")) make_absolute(deck.data.tokenizer);

@@ -63,7 +63,8 @@ Trainer<Scalar>::Trainer(const Settings& settings, const distributed::Mesh& mesh
 }
 
 template <class Scalar>
-void Trainer<Scalar>::train_on(const Sampler& sampler, const SampleSource& source, const StepConfig& config) {
+void Trainer<Scalar>::train_on(const data::Sampler& sampler, const data::SampleSource& source,
+                               const StepConfig& config) {
   sampler_ = &sampler;
   source_ = &source;
   config_ = config;
@@ -98,7 +99,7 @@ StepResult Trainer<Scalar>::step(std::int64_t step, const std::function<int()>& 
   require(sampler_ != nullptr, "step() was called before train_on()");
   position().step = step;
   if (checks(step) && !check_->recorded()) record_state(step);
-  const Granules granules(sampler_->positions(step), loader().micro_batch());
+  const data::Granules granules(sampler_->positions(step), loader().micro_batch());
   const int micro_steps = granules.micro_steps(comm().size());
   StepResult result{.step = step, .tokens = sampler_->positions(step).count * config_.seq, .micro_steps = micro_steps};
   result.loss_scale = config_.loss_scaler.scale();
@@ -189,16 +190,16 @@ void Trainer<Scalar>::gather_loss(const std::function<int()>& request, std::int6
     micro_step_s_ = std::max(micro_step_s_, report.micro_step_s);
     result.request = std::max(result.request, static_cast<int>(report.request));
   }
-  result.loss = sum_over_granules(losses, comm().size(), granules) / static_cast<double>(result.tokens);
+  result.loss = data::sum_over_granules(losses, comm().size(), granules) / static_cast<double>(result.tokens);
 }
 
 template <class Scalar>
-model::Batch Trainer<Scalar>::batch(std::int64_t step, const Share& now) {
+model::Batch Trainer<Scalar>::batch(std::int64_t step, const data::Share& now) {
   auto timer = phase_seconds_.phase("data");
   const std::int64_t epoch = sampler_->epoch(step);
-  std::vector<SampleName> names;
+  std::vector<data::SampleName> names;
   for (std::int64_t position = now.first; position < now.first + now.count; ++position) {
-    names.push_back(SampleName{epoch, sampler_->sample(epoch, position)});
+    names.push_back(data::SampleName{epoch, sampler_->sample(epoch, position)});
   }
   return loader().load(*source_, names);
 }

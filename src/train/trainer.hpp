@@ -30,7 +30,7 @@ class Trainer final : public EvaluatorOf<Scalar, Engine> {
   }
   [[nodiscard]] const std::vector<UnitRange>& update_ranges() const override { return updater_.ranges(); }
 
-  void train_on(const Sampler& sampler, const SampleSource& source, const StepConfig& config) override;
+  void train_on(const data::Sampler& sampler, const data::SampleSource& source, const StepConfig& config) override;
   StepResult step(std::int64_t step, const std::function<int()>& request = {}) override;
   [[nodiscard]] const LossScaler& loss_scaler() const override { return config_.loss_scaler; }
 
@@ -47,7 +47,7 @@ class Trainer final : public EvaluatorOf<Scalar, Engine> {
                    StepResult& result);
   /// The largest request of any rank, after `done` micro-steps of the step. Collective.
   [[nodiscard]] int request_of_any_rank(const std::function<int()>& request, Clock::time_point start, int done);
-  [[nodiscard]] model::Batch batch(std::int64_t step, const Share& now);
+  [[nodiscard]] model::Batch batch(std::int64_t step, const data::Share& now);
   [[noreturn]] void refuse_non_finite(const StepResult& result) const;
   void update(const StepResult& result);
   [[nodiscard]] bool checks(std::int64_t step) const;
@@ -57,8 +57,8 @@ class Trainer final : public EvaluatorOf<Scalar, Engine> {
   Updater<Scalar> updater_;
   std::unique_ptr<Staging> staging_;  // null if saves are synchronous
 
-  const Sampler* sampler_ = nullptr;  // set by train_on, as all members below
-  const SampleSource* source_ = nullptr;
+  const data::Sampler* sampler_ = nullptr;  // set by train_on, as all members below
+  const data::SampleSource* source_ = nullptr;
   StepConfig config_;
   std::int64_t skips_in_a_row_ = 0;
   std::unique_ptr<StateCheck<Scalar>> check_;  // null if check_every is 0

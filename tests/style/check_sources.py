@@ -12,7 +12,7 @@ import sys
 
 CODE = (".cpp", ".hpp")
 SCRIPTS = (".sh", ".py", ".cmake")
-LEFT_OUT = {".git", "build", "runs", "__pycache__", "data"}
+LEFT_OUT = {".git", "build", "runs", "__pycache__", "fixtures"}
 
 
 def files(source, *endings):

@@ -174,7 +174,7 @@ float addend_at(std::int64_t granule, int tensor, std::int64_t index) {
 std::string sums_of_addends(TinyTraining& training, const TinyRun& run) {
   distributed::Communicator& comm = training.engine().comm();
   const ParameterTable& table = training.engine().parameters();
-  const train::Granules granules({0, run.global_batch}, run.micro_batch);
+  const data::Granules granules({0, run.global_batch}, run.micro_batch);
   const int micro_steps = granules.micro_steps(comm.size());
   std::string bytes;
   training.with_state([&](auto& state) {

@@ -17,7 +17,7 @@
 namespace kozero::tests {
 
 /// Windows of tokens that are a function of (seed, sample, position).
-class NoiseSamples final : public train::SampleSource {
+class NoiseSamples final : public data::SampleSource {
  public:
   NoiseSamples(std::int64_t num_samples, std::int64_t vocab, std::int64_t tail = 0)
       : num_samples_(num_samples), vocab_(vocab), tail_(tail) {}
@@ -210,7 +210,7 @@ class TinyTraining {
   TinyRun run_;
   std::unique_ptr<train::Engine> engine_;
   NoiseSamples source_;
-  train::Sampler sampler_;
+  data::Sampler sampler_;
 };
 
 }  // namespace kozero::tests

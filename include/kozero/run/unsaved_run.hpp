@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
+#include <kozero/data/data_set.hpp>
 #include <kozero/distributed/communicator_decorators.hpp>
 #include <kozero/distributed/environment.hpp>
 #include <kozero/run/engine_on_ranks.hpp>
 #include <kozero/run/session.hpp>
-#include <kozero/train/data_set.hpp>
 #include <kozero/train/settings.hpp>
 #include "io/checkpoint/checkpoint.hpp"
 
@@ -23,7 +23,7 @@ namespace kozero::run {
 // verifying and measuring.
 
 /// The deck's data, its samples checked against the deck's model. Collective.
-train::DataSet open_data_of(const io::Deck& deck, distributed::Communicator& comm);
+data::DataSet open_data_of(const io::Deck& deck, distributed::Communicator& comm);
 
 /// A tensor of the state: "parameters/wte.weight", "optimizer/exp_avg/wte.weight".
 struct HashedTensor {
@@ -38,7 +38,7 @@ class UnsavedRun {
  public:
   /// `deck` is the session's but for values that the caller changed. `data` outlives it. With `start` it goes on from
   /// that checkpoint, which was verified. Throws as require_room() does. Collective.
-  UnsavedRun(Session& session, io::Deck deck, const train::DataSet& data,
+  UnsavedRun(Session& session, io::Deck deck, const data::DataSet& data,
              const std::optional<io::FoundCheckpoint>& start = std::nullopt);
 
   train::StepResult step(std::int64_t step) { return engine().step(step); }
@@ -50,7 +50,7 @@ class UnsavedRun {
  private:
   train::Settings settings_;
   EngineOnRanks on_ranks_;
-  std::optional<train::Sampler> sampler_;
+  std::optional<data::Sampler> sampler_;
 };
 
 // Computes a step of a run again, from its newest complete checkpoint before that step (or its beginning),

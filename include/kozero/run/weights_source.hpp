@@ -8,11 +8,11 @@
 #include <vector>
 
 #include <kozero/core/parameter_table.hpp>
+#include <kozero/data/data_set.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/model/config.hpp>
 #include <kozero/run/engine_on_ranks.hpp>
 #include <kozero/run/session.hpp>
-#include <kozero/train/data_set.hpp>
 #include <kozero/train/engine.hpp>
 #include <kozero/train/run_files.hpp>
 #include <kozero/train/settings.hpp>

@@ -14,6 +14,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/ledger.hpp>
+#include <kozero/data/data_set.hpp>
 #include <kozero/train/engine.hpp>
 #include <kozero/train/settings.hpp>
 #include "io/checkpoint/checkpoint.hpp"
@@ -116,7 +117,7 @@ io::AbsentState load_state(const std::string& file, Engine& engine, distributed:
 std::string identity_of(const io::Tokenizer* tokenizer);
 
 /// The record of a checkpoint of the run in `folder` before its first step. The caller adds step, tokens and the rest.
-io::CheckpointRecord record_of(const io::Deck& deck, const Settings& settings, const DataSet& data,
+io::CheckpointRecord record_of(const io::Deck& deck, const Settings& settings, const data::DataSet& data,
                                const std::string& folder);
 
 /// CheckpointRecord::exactness of a run over `comm`.

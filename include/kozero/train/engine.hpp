@@ -13,11 +13,12 @@
 
 #include <kozero/core/events.hpp>
 #include <kozero/core/views.hpp>
+#include <kozero/data/batch_loader.hpp>
+#include <kozero/data/sampler.hpp>
 #include <kozero/distributed/distributed_array.hpp>
 #include <kozero/model/model.hpp>
 #include <kozero/optim/optimizer.hpp>
 #include <kozero/optim/schedule.hpp>
-#include <kozero/train/data_set.hpp>
 #include "io/checkpoint/manifest.hpp"
 
 namespace kozero::train {
@@ -122,7 +123,7 @@ class Evaluator {
   /// The communicator of all ranks.
   [[nodiscard]] virtual distributed::Communicator& comm() = 0;
   /// Throws Error(internal) for an evaluator for generation.
-  [[nodiscard]] virtual BatchLoader& loader() = 0;
+  [[nodiscard]] virtual data::BatchLoader& loader() = 0;
 };
 
 // Training. Trainer<Scalar> (src/train/trainer.hpp) implements the interface.
@@ -134,7 +135,7 @@ class Engine : public Evaluator {
   [[nodiscard]] virtual const std::vector<UnitRange>& update_ranges() const = 0;
 
   /// Sets the samples and settings of the following steps. `sampler` and `source` outlive the engine's last step.
-  virtual void train_on(const Sampler& sampler, const SampleSource& source, const StepConfig& config) = 0;
+  virtual void train_on(const data::Sampler& sampler, const data::SampleSource& source, const StepConfig& config) = 0;
   /// One training step. `request` is called when the losses are gathered, and its number is gathered with them, so that
   /// the ranks agree on a stop without a further collective. In a step of several seconds, the ranks also agree between
   /// micro-steps, every 2 s; a request other than 0 then interrupts the step, and the state stays that of the step
