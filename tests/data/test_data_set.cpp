@@ -154,6 +154,7 @@ TEST_CASE("a tokenizer with more ids than the model is refused, for shards too")
 TEST_CASE("the synthetic source has the model's tokens, named by key, by preset, or by neither") {
   CHECK(data::vocab_of(deck_with({"data.synthetic=true", "model.vocab=24"})) == 24);
   CHECK(data::vocab_of(deck_with({"data.synthetic=true", "model.preset=gpt2-124m"})) == 50257);
+  CHECK(data::vocab_of(deck_with({"data.synthetic=true", "model.preset=tiny"})) == 256);
   CHECK(data::vocab_of(deck_with({"data.synthetic=true"})) == 64);
 }
 
