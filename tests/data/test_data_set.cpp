@@ -126,6 +126,10 @@ TEST_CASE("an epoch has the training text of a source repeat times, and validati
   expected.insert(expected.end(), all.begin() + begin_of_b, all.end());
   CHECK(tokens_of(*twice.train_shards) == expected);
   CHECK(tokens_of(*twice.validation_shards) == tokens_of(*once.validation_shards));
+  const auto letters_in = [](const std::vector<Token>& tokens) {  // without end-of-text
+    return static_cast<std::size_t>(std::ranges::count_if(tokens, [](Token token) { return token != 0; }));
+  };
+  CHECK(letters_in(all) + letters_in(tokens_of(*twice.validation_shards)) == a.size() + b.size());
   const auto size = static_cast<std::int64_t>(expected.size());
   CHECK(twice.train->num_samples() == (size - 1) / kSeq);
   CHECK(
@@ -154,6 +158,7 @@ TEST_CASE("a tokenizer with more ids than the model is refused, for shards too")
 TEST_CASE("the synthetic source has the model's tokens, named by key, by preset, or by neither") {
   CHECK(data::vocab_of(deck_with({"data.synthetic=true", "model.vocab=24"})) == 24);
   CHECK(data::vocab_of(deck_with({"data.synthetic=true", "model.preset=gpt2-124m"})) == 50257);
+  CHECK(data::vocab_of(deck_with({"data.synthetic=true", "model.preset=tiny"})) == 256);
   CHECK(data::vocab_of(deck_with({"data.synthetic=true"})) == 64);
 }
 

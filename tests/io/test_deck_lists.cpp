@@ -93,6 +93,9 @@ TEST_CASE("a mistake in a list is refused with the line, the table's number and 
        R"(command line: data.source[1].repat = 2: no such key; accepted in [[data.source]] are text, repeat;)"
        R"( did you mean repeat?)"},
       {good,
+       {"model.vocab=100"},
+       "command line: model.vocab = 100: data.tokenizer = \"bytes\" has 256 ids; accepted are 256 or more"},
+      {good,
        {"data.source[0].repeat=2"},
        "command line: data.source[0].repeat = 2: no such key; data.source is given as a whole, accepted: "
        "[[data.source]] tables with text, repeat, or data.source=[{text = ...}, ...]"},

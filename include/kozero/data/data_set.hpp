@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // data_set.hpp: the data of a deck's `data` keys, opened for random access on every rank.
 //   text:      rank 0 makes token shards in a cache folder (or finds them there), then every rank opens them
+//   source:    text of several sources; the training shards of each occur `repeat` times in the sequence of tokens
 //   tokens:    token shards as they are; a tail of val_fraction of the samples is kept for validation
 //   synthetic: a Markov source whose entropy bounds the loss; for the linear demo, numbered samples without tokens
 // Sample s of T+1 tokens starts at token s*T, so that every token is predicted once per pass. The tokens behind the
