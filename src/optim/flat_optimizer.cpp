@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include <kozero/core/error.hpp>
-#include "kernels/launch/fill.hpp"
 #include "src/optim/flat_optimizer.hpp"
 
 namespace kozero::optim {
@@ -26,13 +25,6 @@ Vector<float> FlatOptimizer<Scalar>::take_state(const std::string& name) {
 }
 
 template <class Scalar>
-void FlatOptimizer<Scalar>::store_frozen(const Target<Scalar>& target) const {
-  if constexpr (has_master<Scalar>) {
-    run_where_states_lie([&](const auto& space) { kernels::convert(space, target.stored, target.master); });
-  }
-}
-
-template <class Scalar>
 void FlatOptimizer<Scalar>::update(std::int64_t first, const Target<Scalar>& target, Vector<const float> gradient,
                                    const Step& step) {
   const std::int64_t end = first + static_cast<std::int64_t>(target.master.extent(0));
@@ -43,25 +35,15 @@ void FlatOptimizer<Scalar>::update(std::int64_t first, const Target<Scalar>& tar
   });
   kernels::UpdateRuns runs;
   std::int64_t begin = first;  // first element of `runs`
-  const auto update_up_to = [&](std::int64_t behind) {
-    if (runs.count > 0) {
-      update_runs(begin, target.part(begin - first, behind - begin), slice(gradient, begin - first, behind - begin),
-                  runs, step);
-    }
-    runs = {};
-    begin = behind;
-  };
   for (auto segment = touched; segment != segments_.end() && segment->first < end; ++segment) {
     const std::int64_t behind = std::min(end, segment->first + segment->extent);
-    if (!segment->trains || runs.count == kernels::UpdateRuns::kMost) update_up_to(std::max(first, segment->first));
-    if (segment->trains) {
-      runs.add(behind - begin, segment->decay);
-    } else {
-      store_frozen(target.part(begin - first, behind - begin));
-      begin = behind;
-    }
+    runs.add(behind - begin, segment->decay);
+    if (behind < end && runs.count < kernels::UpdateRuns::kMost) continue;
+    update_runs(begin, target.part(begin - first, behind - begin), slice(gradient, begin - first, behind - begin), runs,
+                step);
+    runs = {};
+    begin = behind;
   }
-  update_up_to(end);
 }
 
 #define KOZERO_INSTANTIATE(T) template class FlatOptimizer<T>;

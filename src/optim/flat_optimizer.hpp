@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // flat_optimizer.hpp: the base of elementwise optimizers: their states, and the loop over the segments that a part of
 // the flat array touches. A derived optimizer takes its states with take_state() in its constructor and updates several
-// runs of elements, with and without weight decay, at a time. Frozen segments are left out.
+// runs of elements, with and without weight decay, at a time.
 #pragma once
 #include <memory>
 #include <string>
@@ -39,8 +39,6 @@ class FlatOptimizer : public Optimizer<Scalar> {
   /// Updates flat elements [first, first + target.master.extent(0)), which `runs` covers.
   virtual void update_runs(std::int64_t first, const Target<Scalar>& target, Vector<const float> gradient,
                            const kernels::UpdateRuns& runs, const Step& step) = 0;
-  /// Writes the 16-bit weights of frozen elements, which may lie in a buffer that does not have them yet.
-  void store_frozen(const Target<Scalar>& target) const;
 
   std::vector<Segment> segments_;
   std::int64_t extent_ = 0;

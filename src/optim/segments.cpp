@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// segments.cpp: which elements of a rank's ranges are trained, and which of those have weight decay.
+// segments.cpp: which elements of a rank's ranges have weight decay.
 #include <algorithm>
 
 #include <kozero/core/error.hpp>
@@ -10,15 +10,15 @@ namespace kozero::optim {
 
 namespace {
 
-/// Appends `extent` elements; extends the last segment if they are treated as it is.
-void append(std::vector<Segment>& segments, std::int64_t extent, bool decay, bool trains) {
+/// Appends `extent` elements; extends the last segment if its `decay` is equal.
+void append(std::vector<Segment>& segments, std::int64_t extent, bool decay) {
   if (extent <= 0) return;
-  if (!segments.empty() && segments.back().decay == decay && segments.back().trains == trains) {
+  if (!segments.empty() && segments.back().decay == decay) {
     segments.back().extent += extent;
     return;
   }
   const std::int64_t first = segments.empty() ? 0 : segments.back().first + segments.back().extent;
-  segments.push_back(Segment{first, extent, decay, trains});
+  segments.push_back(Segment{first, extent, decay});
 }
 
 /// Appends one range: its tensors by their offsets, and the pads between tensors.
@@ -27,11 +27,11 @@ void append_range(std::vector<Segment>& segments, const ParameterTable& table, c
   const std::int64_t end = range.begin + range.extent;
   for (const Parameter& row : table.rows_of(range.unit)) {
     const std::int64_t begin = std::clamp(row.offset, done, end);
-    append(segments, begin - done, false, true);
+    append(segments, begin - done, false);
     done = std::clamp(row.offset + row.extent(), begin, end);
-    append(segments, done - begin, row.decay && row.trainable, row.trainable);
+    append(segments, done - begin, row.decay && row.trainable);
   }
-  append(segments, end - done, false, true);
+  append(segments, end - done, false);
 }
 
 }  // namespace

@@ -174,11 +174,11 @@ TEST_CASE("frozen tensors: one outcome on 1 to 4 ranks, in every stage, in group
         if (!is_reference && (number + num_ranks + run.stage) % 2 > 0) continue;
         const int turn = 5 * number + 3 * num_ranks + run.stage;
         const int of_group = num_ranks == 4 && run.stage > 0 && number % 3 > 0 ? 2 : num_ranks;
-        run.recompute = {turn % 4, turn % 3 == 0};
+        run.recompute = {turn / 2 % 4, turn % 3 == 0};
         run.prefetch_units = turn % 3;
         run.overlap = turn % 5 > 0;
         run.check_every = turn / 2 % 2;
-        run.model.blocks_in_unit = turn % 4 == 0 ? 2 : 1;
+        run.model.blocks_in_unit = turn / 2 % 4 == 2 ? 2 : 1;
         run.offload = {};
         if (num_ranks == 2) {
           const auto kind = number % 3 == 0 ? tests::Kind::host : tests::Kind::disk;

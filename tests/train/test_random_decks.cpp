@@ -202,7 +202,7 @@ std::string sums_of_addends(TinyTraining& training, const TinyRun& run) {
       const std::string text(reinterpret_cast<const char*>(mine.data()), extent * sizeof(float));
       std::string all;
       for (const auto& part : distributed::gather_text(training.engine().master().comm(), text)) all += part;
-      bytes += tests::without_pads(table, unit, all);
+      bytes += tests::without_pads(table, unit, all, true);
     }
   });
   return bytes;

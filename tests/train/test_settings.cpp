@@ -201,7 +201,8 @@ TEST_CASE("a key that changes bits is named on resume, whichever it is, with bot
                                                       {"optim.schedule", "linear"},
                                                       {"train.on_nonfinite", "skip"},
                                                       {"train.loss_scale", "8"},
-                                                      {"optim.min_lr", "0.001"}};
+                                                      {"optim.min_lr", "0.001"},
+                                                      {"optim.freeze", "wte.*"}};
     if (row.effect != io::Effect::bits || row.key == "optim.momentum") continue;
     const auto given = other.find(row.key);
     const std::string value = given != other.end()                                          ? given->second

@@ -108,10 +108,13 @@ struct TinyResult {
   bool operator==(const TinyResult&) const = default;
 };
 
-/// The bytes of a unit's tensors, one after another: what lies between them depends on what is a unit.
-inline std::string without_pads(const ParameterTable& table, int unit, const std::string& floats) {
+/// The bytes of a unit's tensors, or of those that are trained, one after another: what lies between them depends on
+/// what is a unit.
+inline std::string without_pads(const ParameterTable& table, int unit, const std::string& floats,
+                                bool of_trained = false) {
   std::string bytes;
   for (const auto& row : table.rows_of(unit)) {
+    if (of_trained && !row.trainable) continue;
     const auto at = [](std::int64_t element) { return static_cast<std::size_t>(element) * sizeof(float); };
     bytes += floats.substr(at(row.offset), at(row.extent()));
   }

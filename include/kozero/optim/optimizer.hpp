@@ -45,16 +45,15 @@ struct Target {
   }
 };
 
-/// Elements [first, first + extent) of the flat array, all with weight decay or all without, all trained or all frozen.
+/// Elements [first, first + extent) of the flat array, all with weight decay or all without.
 struct Segment {
   std::int64_t first = 0;
   std::int64_t extent = 0;
   bool decay = false;
-  bool trains = true;  ///< false: an update leaves master and state as they are
 };
 
-/// The segments of a rank's ranges: as set for each tensor; pads are trained without decay. Equal neighbours are
-/// merged.
+/// The segments of a rank's ranges: decay as set for each tensor, none on pads and frozen tensors. Neighbors with equal
+/// decay are merged. Pads and frozen tensors have gradients and states of zero, which must not change any weight.
 std::vector<Segment> segments_of(const ParameterTable& table, const std::vector<UnitRange>& ranges);
 
 /// A named array of state, one value per element of the caller's flat array.
