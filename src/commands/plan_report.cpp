@@ -160,10 +160,10 @@ std::string advice_for(const PlannedRanks& ranks, const io::Deck& deck, const st
   if (fit->in_groups) {
     const plan::MemoryPlan& groups = *fit->in_groups;
     io::Deck grouped = fit->deck;
-    grouped.zero.shard_group = std::to_string(groups.ranks_a_group);
+    grouped.zero.shard_group = std::to_string(groups.ranks_per_group);
     text += fmt::format("\n{}sends {} per step between groups in place of {} with {} ({})", who,
                         io::readable_bytes(groups.sent.across),
-                        io::readable_bytes(plan::sent_beyond(fit->plan, groups.ranks_a_group)),
+                        io::readable_bytes(plan::sent_beyond(fit->plan, groups.ranks_per_group)),
                         fmt::join(overrides_of(plan::changes_between(deck, grouped), dropped), " "),
                         io::readable_bytes(groups.needed().device));
   }
@@ -229,10 +229,10 @@ nlohmann::ordered_json stages_of(const std::vector<plan::MemoryPlan>& plans, con
                                     {"host", plan.needed().host},
                                     {"sent", plan.sent.all},
                                     {"sent_across_groups", plan.sent.across},
-                                    {"ranks_a_group", plan.ranks_a_group},
+                                    {"ranks_per_group", plan.ranks_per_group},
                                     {"seconds", json_of(times[s])},
                                     {"formula", plan::model_state_bytes(plan.precision, plan.stage, plan.num_parameters,
-                                                                        plan.num_trainable, plan.ranks_a_group)}};
+                                                                        plan.num_trainable, plan.ranks_per_group)}};
     for (std::size_t i = 0; i < kMemoryNames.size(); ++i) stage[std::string(kMemoryNames[i])] = plan.bytes[i];
     stages.push_back(stage);
   }
@@ -250,7 +250,7 @@ nlohmann::ordered_json fit_json(const PlannedRanks& ranks, const io::Deck& deck,
     one["host"] = fit->plan.needed().host;
     if (ranks.room.device > 0) one["spare"] = ranks.room.device - fit->plan.needed().device;
     one["largest_micro_batch"] = fit->largest_micro_batch;
-    if (fit->in_groups) one["shard_group"] = fit->in_groups->ranks_a_group;
+    if (fit->in_groups) one["shard_group"] = fit->in_groups->ranks_per_group;
     one["disk"] = fit->plan.of(Memory::disk);
     one["seconds"] = time_of(fit->deck, fit->plan, ranks.rates).total();
     if (const auto faster = faster_stage(*fit, ranks)) {

@@ -35,7 +35,7 @@ namespace {
 /// How the steps were computed.
 struct Layout {
   int ranks = 1;
-  int ranks_a_group = 1;
+  int ranks_per_group = 1;
   int stage = 0;
   std::string backend;
   int threads = 1;  ///< of a rank
@@ -43,8 +43,8 @@ struct Layout {
 
 /// "4", or "2x2": 2 groups of 2.
 std::string ranks_of(const Layout& layout) {
-  if (layout.ranks_a_group == layout.ranks) return std::to_string(layout.ranks);
-  return fmt::format("{}x{}", layout.ranks / layout.ranks_a_group, layout.ranks_a_group);
+  if (layout.ranks_per_group == layout.ranks) return std::to_string(layout.ranks);
+  return fmt::format("{}x{}", layout.ranks / layout.ranks_per_group, layout.ranks_per_group);
 }
 
 std::string row_of(const Layout& layout, const Trace& trace, const std::string& differs) {
@@ -127,7 +127,7 @@ void Verification::add(Session& group, const io::Deck& deck, int threads) {
   distributed::Communicator& comm = group.control();
   UnsavedRun run(group, deck, data_);
   const Layout layout{.ranks = comm.size(),
-                      .ranks_a_group = run.settings().ranks_a_group,
+                      .ranks_per_group = run.settings().ranks_per_group,
                       .stage = static_cast<int>(deck.zero.stage),
                       .backend = group.backend(),
                       .threads = threads};
@@ -290,7 +290,7 @@ void verify(const distributed::Environment& environment, const Arguments& argume
   std::optional<Trace> reference = reference_of(options, deck, data, comm);
   const bool has_reference = reference.has_value();
   const auto settings = distributed::agreed(comm, [&] {
-    for (const std::int64_t count : counts) train::ranks_a_group(deck, static_cast<int>(count));
+    for (const std::int64_t count : counts) train::ranks_per_group(deck, static_cast<int>(count));
     return train::settings_of(deck, static_cast<int>(counts.back()), data.vocab, data.train->num_samples());
   });
   const int threads = session.runtime().threads();

@@ -95,7 +95,7 @@ BytesSent bytes_sent(const train::Settings& settings, const ParameterTable& tabl
   const Gathers gathers = settings.zero.stage == 3 ? gathers_in_stage_3(settings, table) : updated;
   const std::int64_t gathered_bytes =
       gathers.elements * (settings.zero.stage == 0 ? 4 : stored);  // stage 0 gathers gradients
-  const std::int64_t group = settings.ranks_a_group;
+  const std::int64_t group = settings.ranks_per_group;
   const std::int64_t groups = num_ranks / group;
   const std::int64_t to_replicas = (groups - 1) * updated.elements * 4 / num_ranks;
   const std::int64_t reduced_across = reduced * (groups - 1) / groups;
@@ -106,7 +106,7 @@ BytesSent bytes_sent(const train::Settings& settings, const ParameterTable& tabl
 
 MemoryPlan memory_plan(const train::Settings& settings, const std::string& backend, int num_ranks) {
   MemoryLedger ledger(MemoryLedger::Mode::plan);
-  const auto mesh = distributed::make_planned_mesh(backend, num_ranks, settings.ranks_a_group, ledger, settings.comm);
+  const auto mesh = distributed::make_planned_mesh(backend, num_ranks, settings.ranks_per_group, ledger, settings.comm);
   const auto engine = train::make_evaluator(settings, mesh.mesh(), ledger);
   MemoryPlan plan;
   plan.on_gpus = settings.on_gpus;
@@ -119,7 +119,7 @@ MemoryPlan memory_plan(const train::Settings& settings, const std::string& backe
   for (std::size_t i = 0; i < plan.bytes.size(); ++i) plan.bytes[i] = ledger.bytes(static_cast<Memory>(i));
   plan.lines = ledger.lines();
   plan.flops_per_token = engine->flops_per_token();
-  plan.ranks_a_group = settings.ranks_a_group;
+  plan.ranks_per_group = settings.ranks_per_group;
   plan.sent = bytes_sent(settings, engine->parameters(), num_ranks);
   return plan;
 }
@@ -205,7 +205,7 @@ std::optional<MemoryPlan> smallest_groups(const Fit& fit, const std::string& bac
                                           const DeviceAndHost& room) {
   io::Deck changed = fit.deck;
   const bool has_nodes = backend == "nccl" || changed.ranks_per_node > 0;
-  if (!has_nodes || fit.plan.stage == 0 || fit.plan.ranks_a_group < fit.plan.num_ranks) return std::nullopt;
+  if (!has_nodes || fit.plan.stage == 0 || fit.plan.ranks_per_group < fit.plan.num_ranks) return std::nullopt;
   const int node = train::assumed_ranks_per_node(changed);
   for (int ranks = node; ranks < fit.plan.num_ranks; ranks += node) {
     if (fit.plan.num_ranks % ranks != 0) continue;
@@ -426,7 +426,7 @@ std::string table_of(const std::vector<MemoryPlan>& plans, const DeviceAndHost& 
                   each(plans,
                        [](const MemoryPlan& plan) {
                          return model_state_bytes(plan.precision, plan.stage, plan.num_parameters, plan.num_trainable,
-                                                  plan.ranks_a_group);
+                                                  plan.ranks_per_group);
                        }),
                   unit);
   if (room.device <= 0) return table;

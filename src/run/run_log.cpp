@@ -55,7 +55,7 @@ const char* name_of(distributed::Placement placement) {
 
 std::string stage_line(const Banner& banner) {
   const auto row = zero::placement_row(banner.settings.zero.stage);
-  const int group = banner.settings.ranks_a_group;
+  const int group = banner.settings.ranks_per_group;
   const std::string groups =
       group == banner.comm.size() ? "" : fmt::format(" in {} groups of {}", banner.comm.size() / group, group);
   return fmt::format("ZeRO         stage {} on {} {}{}: parameters {}, gradients {}, optimizer state {}",

@@ -160,7 +160,7 @@ std::vector<std::string> notes_on_sums(const train::Settings& settings, const io
                  : "the batch has too few sequences for all ranks"));
   }
   const std::string& group = deck.zero.shard_group;
-  if (group == "node" && ranks > 1 && settings.ranks_a_group == 1) {
+  if (group == "node" && ranks > 1 && settings.ranks_per_group == 1) {
     notes.emplace_back("note         zero.shard_group = \"node\": a node has one rank, which holds all of the state");
   } else if (group != "all" && group != "node" && std::stoi(group) > ranks) {
     notes.push_back(fmt::format("note         zero.shard_group = {}: these are {} rank{}, one group", group, ranks,

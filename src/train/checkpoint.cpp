@@ -234,7 +234,7 @@ std::map<std::string, std::string> exactness_of(const Settings& settings, const 
                                              })}};
   if (!kHostIsDevice || kernels::products_depend_on_threads()) all["the library of products"] = library_of_products();
   if (local || !comm.adds_in_order()) all["the number of ranks"] = std::to_string(comm.size());
-  if (!comm.adds_in_order()) all["zero.shard_group, in ranks"] = std::to_string(settings.ranks_a_group);
+  if (!comm.adds_in_order()) all["zero.shard_group, in ranks"] = std::to_string(settings.ranks_per_group);
   if (kernels::products_depend_on_threads()) {
     all[kNumberOfThreads] = std::to_string(Device().concurrency());
   }

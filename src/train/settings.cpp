@@ -95,7 +95,7 @@ int assumed_ranks_per_node(const io::Deck& deck) {
   return deck.ranks_per_node > 0 ? deck.ranks_per_node : kUsual;
 }
 
-int ranks_a_group(const io::Deck& deck, int num_ranks) {
+int ranks_per_group(const io::Deck& deck, int num_ranks) {
   const std::string& text = deck.zero.shard_group;
   if (text == "all") return num_ranks;
   const bool by_node = text == "node";
@@ -261,7 +261,7 @@ Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_voca
   settings.seed = static_cast<std::uint64_t>(deck.run.seed);
   settings.steps = total_steps(deck, num_samples, settings.batch.global_batch);
   const int stage = static_cast<int>(deck.zero.stage);
-  settings.ranks_a_group = stage == 0 ? num_ranks : ranks_a_group(deck, num_ranks);
+  settings.ranks_per_group = stage == 0 ? num_ranks : ranks_per_group(deck, num_ranks);
   settings.on_gpus = runs_on_gpus(deck);
   settings.offload = offload_of(deck);
   const bool on_disk = settings.offload.uses(MemorySource::Kind::disk);  // then memory has no room for a copy

@@ -235,11 +235,11 @@ double Gradients::norm() {
   for (const int unit : units_) squares_->add(shard(unit));
   const distributed::Mesh& mesh = addends_.mesh();
   const auto of_ranks = distributed::from_all_ranks(mesh.all(), squares_->sum());
-  const auto ranks_a_group = at(mesh.group().size());
+  const auto ranks_per_group = at(mesh.group().size());
   std::vector<double> of_groups;
-  for (std::size_t first = 0; first < of_ranks.size(); first += ranks_a_group) {
+  for (std::size_t first = 0; first < of_ranks.size(); first += ranks_per_group) {
     kernels::ExactSum sum;
-    for (std::size_t rank = first; rank < first + ranks_a_group; ++rank) sum += of_ranks[rank];
+    for (std::size_t rank = first; rank < first + ranks_per_group; ++rank) sum += of_ranks[rank];
     sum.normalize();
     of_groups.push_back(std::sqrt(sum.value()));
     if (std::bit_cast<std::uint64_t>(of_groups.back()) == std::bit_cast<std::uint64_t>(of_groups.front())) continue;

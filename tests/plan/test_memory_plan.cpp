@@ -103,7 +103,7 @@ TEST_CASE("the smallest groups of whole nodes that fit are named, and what they 
   const auto groups_in = [&](std::int64_t bytes, const std::string& group = "all") {
     const auto fit = plan::first_fit(deck_in(group), "mpi", 16, 50257, {bytes, bytes});
     REQUIRE(fit.has_value());
-    return fit->in_groups ? fit->in_groups->ranks_a_group : 0;
+    return fit->in_groups ? fit->in_groups->ranks_per_group : 0;
   };
   CHECK(total("8") > total("all"));
   CHECK(groups_in(total("2")) == 2);
@@ -115,7 +115,8 @@ TEST_CASE("the smallest groups of whole nodes that fit are named, and what they 
   CHECK(total("64") == total("all"));
   CHECK(total("node") == total("2"));
   CHECK_THROWS_AS(total("3"), Error);
-  CHECK(train::ranks_a_group(deck_with({"model.preset=gpt2-124m", "zero.shard_group=node", "zero.stage=1"}), 16) == 8);
+  CHECK(train::ranks_per_group(deck_with({"model.preset=gpt2-124m", "zero.shard_group=node", "zero.stage=1"}), 16) ==
+        8);
 
   io::Deck least = deck_in("2");  // in these groups nothing needs less
   least.train.recompute = "full";
@@ -297,10 +298,10 @@ TEST_CASE("a GPU has a reserve, larger with NCCL and with its three communicator
   plan.on_gpus = true;
   const std::int64_t alone = plan::estimated_reserve(plan);
   CHECK(alone >= std::int64_t{1} << 30);
-  plan.num_ranks = plan.ranks_a_group = 16;
+  plan.num_ranks = plan.ranks_per_group = 16;
   const std::int64_t of_nccl = plan::estimated_reserve(plan) - alone;
   CHECK(of_nccl > 0);
-  plan.ranks_a_group = 8;
+  plan.ranks_per_group = 8;
   CHECK(plan::estimated_reserve(plan) == alone + 3 * of_nccl);
 }
 

@@ -36,10 +36,10 @@ struct Accounts {
   [[nodiscard]] std::int64_t planned() const { return num_ranks * plan::bytes_sent(settings, table, num_ranks).all; }
 };
 
-/// `ranks_a_group` 0: all.
-Accounts accounts_of(const TinyRun& run, int num_ranks, int ranks_a_group = 0) {
+/// `ranks_per_group` 0: all.
+Accounts accounts_of(const TinyRun& run, int num_ranks, int ranks_per_group = 0) {
   Accounts accounts;
-  tests::on_first_mesh(num_ranks, ranks_a_group, "mpi", [&](distributed::MeshCommunicators& mesh) {
+  tests::on_first_mesh(num_ranks, ranks_per_group, "mpi", [&](distributed::MeshCommunicators& mesh) {
     MemoryLedger ledger;
     distributed::Communicator& comm = *mesh.all;
     tests::TinyTraining training(run, mesh.mesh(), ledger);
@@ -60,7 +60,7 @@ Accounts accounts_of(const TinyRun& run, int num_ranks, int ranks_a_group = 0) {
       accounts.largest = std::max(accounts.largest, one);
     }
     accounts.table = training.engine().parameters();
-    accounts.settings = tests::TinyTraining::settings(run, num_ranks, ranks_a_group);
+    accounts.settings = tests::TinyTraining::settings(run, num_ranks, ranks_per_group);
     accounts.num_ranks = num_ranks;
     accounts.here = true;
   });

@@ -44,7 +44,7 @@ struct Leg {
   int ranks = 1;
   const char* backend = "self";
   int stage = 0;
-  int ranks_a_group = 0;  ///< 0: all
+  int ranks_per_group = 0;  ///< 0: all
   bool overlap = true;
   int prefetch_units = 1;
   int ranks_per_node = 0;  ///< > 0: by messages between nodes of so many ranks
@@ -123,7 +123,7 @@ RandomDeck random_deck(std::uint64_t number) {
       leg.offload = tests::offloaded_to(kind, leg.stage == 3 && draw.coin(), draw.between(1, 300) << 10);
     }
     if (leg.stage > 0 && leg.ranks % 2 == 0 && draw.coin())
-      leg.ranks_a_group = static_cast<int>(draw.between(1, leg.ranks / 2));
+      leg.ranks_per_group = static_cast<int>(draw.between(1, leg.ranks / 2));
     leg.last = i + 1 == num_legs ? run.steps : run.steps * (i + 1) / num_legs;
     deck.legs.push_back(leg);
   }
@@ -141,8 +141,8 @@ std::string described(const RandomDeck& deck) {
   for (const std::string& pattern : model.freeze) text += ", frozen " + pattern;
   for (const Leg& leg : deck.legs) {
     text += "; " + std::to_string(leg.ranks) + " ranks, " +
-            (leg.ranks_a_group > 0 ? "in groups of " + std::to_string(leg.ranks_a_group) + ", " : "") + leg.backend +
-            ", stage " + std::to_string(leg.stage) +
+            (leg.ranks_per_group > 0 ? "in groups of " + std::to_string(leg.ranks_per_group) + ", " : "") +
+            leg.backend + ", stage " + std::to_string(leg.stage) +
             (leg.ranks_per_node > 0 ? ", nodes of " + std::to_string(leg.ranks_per_node) : "") + ", recompute " +
             std::to_string(leg.recompute.blocks) + ", units of " + std::to_string(leg.blocks_in_unit) + " blocks" +
             (leg.staged ? ", staged" : "") + (leg.offload.uses(tests::Kind::disk) ? ", on disk" : "") +
@@ -298,7 +298,7 @@ void check_deck(std::uint64_t number, const std::string& folder) {
     const auto take = [&](distributed::MeshCommunicators& mesh, const distributed::Ranks& ranks) {
       take_leg(deck.run, leg, first, from, run_folder, reference, mesh.mesh(), ranks);
     };
-    tests::on_first_mesh(leg.ranks, leg.ranks_a_group, leg.ranks_per_node > 0 ? "mpi" : leg.backend, take,
+    tests::on_first_mesh(leg.ranks, leg.ranks_per_group, leg.ranks_per_node > 0 ? "mpi" : leg.backend, take,
                          {.ranks_per_node = leg.ranks_per_node});
     from = io::checkpoint_folder(run_folder, leg.last);
     first = leg.last + 1;

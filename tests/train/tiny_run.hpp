@@ -134,10 +134,10 @@ class TinyTraining {
     engine_->train_on(sampler_, source_, settings(run, mesh.all().size()).step);
   }
 
-  /// `ranks_a_group` 0: all.
-  static train::Settings settings(const TinyRun& run, int num_ranks, int ranks_a_group = 0) {
+  /// `ranks_per_group` 0: all.
+  static train::Settings settings(const TinyRun& run, int num_ranks, int ranks_per_group = 0) {
     train::Settings settings;
-    settings.ranks_a_group = ranks_a_group > 0 ? ranks_a_group : num_ranks;
+    settings.ranks_per_group = ranks_per_group > 0 ? ranks_per_group : num_ranks;
     settings.precision = run.precision;
     settings.model = model::resolved(run.model);
     settings.recompute = run.recompute;

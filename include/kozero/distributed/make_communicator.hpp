@@ -98,12 +98,12 @@ struct MeshCommunicators {
   [[nodiscard]] Mesh mesh() const { return group == nullptr ? Mesh(*all) : Mesh(*all, *group, *replicas); }
 };
 
-/// A mesh of groups of `ranks_a_group` ranks; 0: all ranks are one group. Otherwise as make_communicator.
-MeshCommunicators make_mesh(const std::string& backend, const Ranks& ranks, int ranks_a_group, MemoryLedger& ledger,
+/// A mesh of groups of `ranks_per_group` ranks; 0: all ranks are one group. Otherwise as make_communicator.
+MeshCommunicators make_mesh(const std::string& backend, const Ranks& ranks, int ranks_per_group, MemoryLedger& ledger,
                             const CommunicatorOptions& options = {});
 
 /// The mesh of rank 0 without peers, as make_planned_communicator.
-MeshCommunicators make_planned_mesh(const std::string& backend, int size, int ranks_a_group, MemoryLedger& ledger,
+MeshCommunicators make_planned_mesh(const std::string& backend, int size, int ranks_per_group, MemoryLedger& ledger,
                                     const CommunicatorOptions& options = {});
 
 }  // namespace kozero::distributed

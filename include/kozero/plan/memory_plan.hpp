@@ -44,7 +44,7 @@ struct MemoryPlan {
   std::array<std::int64_t, kMemoryNames.size()> bytes{};  ///< by category
   std::vector<MemoryLedger::Line> lines;
   double flops_per_token = 0.0;  ///< floating point operations of training on one token
-  int ranks_a_group = 1;
+  int ranks_per_group = 1;
   BytesSent sent;  ///< per step
 
   [[nodiscard]] std::int64_t of(Memory category) const { return bytes[static_cast<std::size_t>(category)]; }

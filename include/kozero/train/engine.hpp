@@ -151,7 +151,7 @@ class Engine : public Evaluator {
 };
 
 /// Takes all memory for training from `ledger`; weights are zero. With a planning ledger and a planned communicator
-/// nothing is allocated or sent, and the ledger is the plan. `mesh` has groups of settings.ranks_a_group ranks
+/// nothing is allocated or sent, and the ledger is the plan. `mesh` has groups of settings.ranks_per_group ranks
 /// (distributed::make_mesh). The mesh's communicators and `ledger` outlive the engine.
 std::unique_ptr<Engine> make_engine(const Settings& settings, const distributed::Mesh& mesh, MemoryLedger& ledger);
 
