@@ -10,9 +10,29 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace kozero::io {
+
+/// A word or a number: train.recompute = "full", or 4.
+class WordOrNumber {
+ public:
+  WordOrNumber(const char* word) : word_(word) {}
+  WordOrNumber(std::string word) : word_(std::move(word)) {}
+  WordOrNumber(std::int64_t number) : number_(number) {}
+
+  [[nodiscard]] bool is_number() const { return word_.empty(); }
+  [[nodiscard]] std::int64_t number() const { return number_; }
+  [[nodiscard]] const std::string& word() const { return word_; }
+  /// "full", "4"
+  [[nodiscard]] std::string text() const { return is_number() ? std::to_string(number_) : word_; }
+  bool operator==(const WordOrNumber&) const = default;
+
+ private:
+  std::string word_;
+  std::int64_t number_ = 0;
+};
 
 struct RunKeys {
   std::string dir;  ///< not given: runs/ and the deck's name
@@ -87,7 +107,7 @@ struct TrainKeys {
   std::int64_t base_ranks = 1;
   std::string batch_scaling = "none";
   std::string precision = "f32";
-  std::string recompute = "none";
+  WordOrNumber recompute = "none";
   double grad_clip = 1;
   std::string on_nonfinite = "stop";
   std::int64_t max_skips = 10;
@@ -121,7 +141,7 @@ struct ZeroKeys {
   bool overlap = true;
   double bucket_mib = 16;  ///< 0: a block is a unit
   std::int64_t prefetch_units = 1;
-  std::string shard_group = "all";
+  WordOrNumber shard_group = "all";
   std::string offload_optimizer = "none";
   std::string offload_parameters = "none";
   std::string offload_dir;

@@ -22,7 +22,7 @@ struct RopeScalingKeys;
 struct SourceKeys;
 
 /// Points at the member of a Deck that holds a key's value.
-using DeckValue = std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::string>*,
+using DeckValue = std::variant<bool*, std::int64_t*, double*, std::string*, WordOrNumber*, std::vector<std::string>*,
                                std::array<double, 2>*, RopeScalingKeys*, std::vector<SourceKeys>*>;
 
 /// The value as TOML that reads back to the same bits: 12, 1e-4, "gpt2", ["a", "b"].
@@ -41,7 +41,7 @@ inline constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 /// The accepted values: a range for numbers (each number of a pair), a set of words for texts; words empty: any text,
 /// of which messages say `what` it is; of a list of tables, `what` is its key. Words and a range: one of the words, or
-/// a whole number, kept as text.
+/// a whole number.
 struct Accepted {
   double low = -kNoLimit;
   double high = kNoLimit;
@@ -50,8 +50,6 @@ struct Accepted {
   std::vector<std::string> words = {};
   std::string what = {};
   bool or_none = false;  ///< of lists: an empty list too
-
-  [[nodiscard]] bool takes_numbers() const { return !words.empty() && high != kNoLimit; }
 };
 
 /// What another value does to a run that resumes: nothing, or nothing that CheckpointRecord does not tell (model, data,

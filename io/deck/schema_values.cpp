@@ -17,6 +17,7 @@ std::string text_of(bool value) { return value ? "true" : "false"; }
 std::string text_of(std::int64_t value) { return std::to_string(value); }
 std::string text_of(double value) { return toml_number(value); }
 std::string text_of(const std::string& value) { return toml_string(value); }
+std::string text_of(const WordOrNumber& value) { return value.is_number() ? value.text() : toml_string(value.word()); }
 
 std::string text_of(const RopeScalingKeys& scaling) {
   if (scaling.factor == 1.0) return "\"none\"";
@@ -56,15 +57,8 @@ bool in_range(const Accepted& accepted, double value) {
   return std::isfinite(value) && above && below;
 }
 
-bool is_number(const Accepted& accepted, const std::string& text) {
-  std::int64_t number = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return problem == std::errc() && end == text.data() + text.size() && in_range(accepted, static_cast<double>(number));
-}
-
 bool one_of(const Accepted& accepted, const std::string& value) {
   if (accepted.words.empty()) return !value.empty();
-  if (accepted.takes_numbers() && is_number(accepted, value)) return true;
   return std::find(accepted.words.begin(), accepted.words.end(), value) != accepted.words.end();
 }
 
@@ -74,6 +68,10 @@ struct Fits {
   bool operator()(const std::int64_t* value) const { return in_range(accepted, static_cast<double>(*value)); }
   bool operator()(const double* value) const { return in_range(accepted, *value); }
   bool operator()(const std::string* value) const { return one_of(accepted, *value); }
+  bool operator()(const WordOrNumber* value) const {
+    return value->is_number() ? in_range(accepted, static_cast<double>(value->number()))
+                              : one_of(accepted, value->word());
+  }
   bool operator()(const std::vector<std::string>* values) const {
     const auto fits = [this](const std::string& value) { return one_of(accepted, value); };
     return (accepted.or_none || !values->empty()) && std::all_of(values->begin(), values->end(), fits);
@@ -123,9 +121,7 @@ std::string integers(const Accepted& accepted) {
 
 std::string words_text(const Accepted& accepted) {
   if (accepted.words.empty()) return accepted.what;
-  auto all = accepted.words;
-  if (accepted.takes_numbers()) all.push_back(integers(accepted));
-  return choice_of(all);
+  return choice_of(accepted.words);
 }
 
 struct InWords {
@@ -134,6 +130,9 @@ struct InWords {
   std::string operator()(const std::int64_t* /*value*/) const { return integers(accepted); }
   std::string operator()(const double* /*value*/) const { return "number" + range_text(accepted); }
   std::string operator()(const std::string* /*value*/) const { return words_text(accepted); }
+  std::string operator()(const WordOrNumber* /*value*/) const {
+    return words_text(accepted) + " | " + integers(accepted);
+  }
   std::string operator()(const std::vector<std::string>* /*value*/) const {
     return words_text(accepted) + ", or a list of these";
   }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // store_key.cpp: stores a given key in the deck: finds its row, stores a value of its type, checks it against the row.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <optional>
 
@@ -17,7 +18,6 @@ constexpr double kExact = 0x1p53;  // whole numbers below it are exact in a doub
 /// Stores a TOML value of the member's own type; false if the value has another type. Integers may be written as 1e3.
 struct Store {
   const toml::node& node;
-  bool numbers_as_text = false;  ///< a whole number is a text, too
 
   bool operator()(bool* out) const { return exactly(node.as_boolean(), *out); }
   bool operator()(std::int64_t* out) const {
@@ -27,9 +27,21 @@ struct Store {
     *out = static_cast<std::int64_t>(number->get());
     return true;
   }
-  bool operator()(std::string* out) const {
-    if (numbers_as_text && node.is_integer()) *out = std::to_string(node.as_integer()->get());
-    return (numbers_as_text && node.is_integer()) || exactly(node.as_string(), *out);
+  bool operator()(std::string* out) const { return exactly(node.as_string(), *out); }
+  /// A number may be quoted, as earlier decks of runs have it.
+  bool operator()(WordOrNumber* out) const {
+    std::int64_t number = 0;
+    std::string word;
+    if ((*this)(&number)) {
+      *out = number;
+    } else if ((*this)(&word) && !word.empty()) {
+      const auto [end, problem] = std::from_chars(word.data(), word.data() + word.size(), number);
+      const bool is_number = problem == std::errc() && end == word.data() + word.size();
+      *out = is_number ? WordOrNumber(number) : WordOrNumber(word);
+    } else {
+      return false;
+    }
+    return true;
   }
   bool operator()(double* out) const {
     return exactly(node.as_floating_point(), *out) || exactly(node.as_integer(), *out);
@@ -211,7 +223,7 @@ bool store_tables(const Given& given, std::vector<Keys>& out) {
 bool store(const Given& given, const toml::node& value, const DeckRow& row, Deck& deck) {
   const DeckValue member = row.value_in(deck);
   if (auto* const* sources = std::get_if<std::vector<SourceKeys>*>(&member)) return store_tables(given, **sources);
-  return std::visit(Store{value, row.accepted.takes_numbers()}, member);
+  return std::visit(Store{value}, member);
 }
 
 }  // namespace

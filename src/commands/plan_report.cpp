@@ -160,7 +160,7 @@ std::string advice_for(const PlannedRanks& ranks, const io::Deck& deck, const st
   if (fit->in_groups) {
     const plan::MemoryPlan& groups = *fit->in_groups;
     io::Deck grouped = fit->deck;
-    grouped.zero.shard_group = std::to_string(groups.ranks_per_group);
+    grouped.zero.shard_group = std::int64_t{groups.ranks_per_group};
     text += fmt::format("\n{}sends {} per step between groups in place of {} with {} ({})", who,
                         io::readable_bytes(groups.sent.across),
                         io::readable_bytes(plan::sent_beyond(fit->plan, groups.ranks_per_group)),
@@ -318,7 +318,7 @@ nlohmann::ordered_json PlanReport::json() const {
     json["rates"] = ranks.rates.source;
     const auto add = [&](const char* list, const io::Deck& planned, const std::vector<plan::MemoryPlan>& of_stages) {
       for (auto& stage : stages_of(of_stages, times_of(planned, of_stages, ranks.rates))) {
-        stage["recompute"] = planned.train.recompute;
+        stage["recompute"] = planned.train.recompute.text();
         json[list].push_back(stage);
       }
     };

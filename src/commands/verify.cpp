@@ -189,11 +189,11 @@ std::vector<std::string> back_ends(const VerifyOptions& options, int ranks,
 }
 
 /// zero.shard_group's values: the deck's, and with --all the largest group that is not all ranks.
-std::vector<std::string> groups_of(const VerifyOptions& options, int ranks, const io::Deck& deck) {
-  std::vector<std::string> groups = {deck.zero.shard_group};
+std::vector<io::WordOrNumber> groups_of(const VerifyOptions& options, int ranks, const io::Deck& deck) {
+  std::vector<io::WordOrNumber> groups = {deck.zero.shard_group};
   if (!options.all || deck.zero.shard_group != "all") return groups;
   for (int group = ranks / 2; group > 0 && groups.size() == 1; --group) {
-    if (ranks % group == 0) groups.push_back(std::to_string(group));
+    if (ranks % group == 0) groups.emplace_back(std::int64_t{group});
   }
   return groups;
 }
@@ -305,7 +305,7 @@ void verify(const distributed::Environment& environment, const Arguments& argume
       if (!ranks.contain_me()) return;
       for (const std::string& name : back_ends(options, static_cast<int>(count), environment)) {
         Session group(session, ranks, name);
-        for (const std::string& shard_group : groups_of(options, static_cast<int>(count), session.deck())) {
+        for (const io::WordOrNumber& shard_group : groups_of(options, static_cast<int>(count), session.deck())) {
           deck.zero.shard_group = shard_group;
           for (deck.zero.stage = 0; deck.zero.stage <= 3; ++deck.zero.stage) {
             if (deck.zero.stage == 0 && shard_group != session.deck().zero.shard_group) continue;  // nothing is sharded

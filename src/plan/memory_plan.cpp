@@ -149,8 +149,8 @@ MemoryPlan plan_in_stage(io::Deck deck, int stage, const std::string& backend, i
 }
 
 /// The deck's train.recompute, then the values that keep fewer activations.
-std::vector<std::string> recomputes_from(const std::string& of_deck) {
-  std::vector<std::string> all = {of_deck};
+std::vector<io::WordOrNumber> recomputes_from(const io::WordOrNumber& of_deck) {
+  std::vector<io::WordOrNumber> all = {of_deck};
   if (of_deck == "none") all.emplace_back("selective");
   if (of_deck != "full") all.emplace_back("full");
   return all;
@@ -186,7 +186,7 @@ std::optional<Fit> first_fit_of(const io::Deck& deck, const std::string& backend
   for (; changed.train.micro_batch >= 1; changed.train.micro_batch /= 2) {
     if (accumulated % changed.train.micro_batch != 0) break;  // the batch stays as it is
     changed.train.accumulate = accumulated / changed.train.micro_batch;
-    for (const std::string& recompute : recomputes_from(deck.train.recompute)) {
+    for (const io::WordOrNumber& recompute : recomputes_from(deck.train.recompute)) {
       changed.train.recompute = recompute;
       for (changed.zero.stage = deck.zero.stage; changed.zero.stage <= 3; ++changed.zero.stage) {
         changed.zero.accumulation = changed.zero.stage >= 2 ? "ordered" : deck.zero.accumulation;
@@ -209,7 +209,7 @@ std::optional<MemoryPlan> smallest_groups(const Fit& fit, const std::string& bac
   const int node = train::assumed_ranks_per_node(changed);
   for (int ranks = node; ranks < fit.plan.num_ranks; ranks += node) {
     if (fit.plan.num_ranks % ranks != 0) continue;
-    changed.zero.shard_group = std::to_string(ranks);
+    changed.zero.shard_group = std::int64_t{ranks};
     const MemoryPlan plan = plan_in_stage(changed, fit.plan.stage, backend, fit.plan.num_ranks, data_vocab);
     if (plan.needed().fit(room) && 10 * plan.sent.across < 9 * sent_beyond(fit.plan, ranks)) return plan;
   }
@@ -234,7 +234,7 @@ std::string offload_target(const io::Deck& deck) { return train::runs_on_gpus(de
 /// Of none, selective and full those that the deck does not have.
 std::vector<std::string> other_recomputes(const io::Deck& deck) {
   std::vector<std::string> others = {"none", "selective", "full"};
-  std::erase(others, deck.train.recompute);
+  std::erase(others, deck.train.recompute.word());
   return others;
 }
 
@@ -261,8 +261,9 @@ std::vector<Change> changes_between(io::Deck from, io::Deck to) {
       "zero.shard_group", "model.vocab_block", "zero.offload_optimizer", "zero.offload_parameters", "zero.offload_mib"};
   const auto value = [](const io::DeckRow& row, io::Deck& deck) {
     const io::DeckValue held = row.value_in(deck);
-    const auto* const text = std::get_if<std::string*>(&held);
-    return text != nullptr ? **text : std::to_string(*std::get<std::int64_t*>(held));
+    if (const auto* const word = std::get_if<std::string*>(&held)) return **word;
+    if (const auto* const either = std::get_if<io::WordOrNumber*>(&held)) return (*either)->text();
+    return std::to_string(*std::get<std::int64_t*>(held));
   };
   std::vector<Change> changes;
   for (const char* key : kKeys) {
@@ -320,10 +321,10 @@ std::vector<MemoryPlan> plans_of_all_stages(const io::Deck& deck, const std::str
 std::string totals_of(const io::Deck& deck, const std::string& backend, int num_ranks, std::int64_t data_vocab,
                       const DeviceAndHost& room, const SizeUnit& unit) {
   std::string table;
-  for (const std::string& recompute : recomputes_from(deck.train.recompute)) {
+  for (const io::WordOrNumber& recompute : recomputes_from(deck.train.recompute)) {
     io::Deck changed = deck;
     changed.train.recompute = recompute;
-    table += fmt::format("{:>5} {:<10} {:<12}", num_ranks, backend, recompute);
+    table += fmt::format("{:>5} {:<10} {:<12}", num_ranks, backend, recompute.text());
     for (const MemoryPlan& plan : plans_of_all_stages(changed, backend, num_ranks, data_vocab)) {
       const bool fits = (room.device > 0 || room.host > 0) && plan.needed().fit(room);
       table +=
@@ -370,7 +371,7 @@ std::vector<Alternative> alternatives(const io::Deck& deck, const std::string& b
   }
   const int node = train::assumed_ranks_per_node(deck);
   if (deck.zero.shard_group == "all" && deck.zero.stage > 0 && num_ranks > node && num_ranks % node == 0) {
-    add([&](io::Deck& changed) { changed.zero.shard_group = std::to_string(node); });
+    add([&](io::Deck& changed) { changed.zero.shard_group = std::int64_t{node}; });
   }
   return all;
 }

@@ -159,12 +159,12 @@ std::vector<std::string> notes_on_sums(const train::Settings& settings, const io
         even > 0 ? fmt::format("train.micro_batch={} gives all ranks work", even)
                  : "the batch has too few sequences for all ranks"));
   }
-  const std::string& group = deck.zero.shard_group;
+  const io::WordOrNumber& group = deck.zero.shard_group;
   if (group == "node" && ranks > 1 && settings.ranks_per_group == 1) {
     notes.emplace_back("note         zero.shard_group = \"node\": a node has one rank, which holds all of the state");
-  } else if (group != "all" && group != "node" && std::stoi(group) > ranks) {
-    notes.push_back(fmt::format("note         zero.shard_group = {}: these are {} rank{}, one group", group, ranks,
-                                ranks == 1 ? "" : "s"));
+  } else if (group.is_number() && group.number() > ranks) {
+    notes.push_back(fmt::format("note         zero.shard_group = {}: these are {} rank{}, one group", group.number(),
+                                ranks, ranks == 1 ? "" : "s"));
   }
   if (deck.zero.accumulation == "local" && ranks > 1) {
     notes.emplace_back(

@@ -32,11 +32,11 @@ std::int64_t clamped_decay(const io::Deck& deck, std::int64_t steps) {
   return std::min(deck.optim.decay_steps, steps - clamped_warmup(deck, steps));
 }
 
-model::Recompute recompute_of(const std::string& text) {
-  if (text == "none") return {};
-  if (text == "selective") return {.blocks = 1, .keeps_attention = true};
-  if (text == "full") return {.blocks = 1};
-  return {.blocks = std::stoi(text)};
+model::Recompute recompute_of(const io::WordOrNumber& value) {
+  if (value == "none") return {};
+  if (value == "selective") return {.blocks = 1, .keeps_attention = true};
+  if (value == "full") return {.blocks = 1};
+  return {.blocks = static_cast<int>(value.number())};
 }
 
 MemorySource::Kind offload_kind(const io::Deck& deck, const char* key, const std::string& name) {
@@ -96,12 +96,12 @@ int assumed_ranks_per_node(const io::Deck& deck) {
 }
 
 int ranks_per_group(const io::Deck& deck, int num_ranks) {
-  const std::string& text = deck.zero.shard_group;
-  if (text == "all") return num_ranks;
-  const bool by_node = text == "node";
-  const int ranks = std::min(by_node ? assumed_ranks_per_node(deck) : std::stoi(text), num_ranks);
+  const io::WordOrNumber& group = deck.zero.shard_group;
+  if (group == "all") return num_ranks;
+  const bool by_node = group == "node";
+  const int ranks = std::min(by_node ? assumed_ranks_per_node(deck) : static_cast<int>(group.number()), num_ranks);
   if (num_ranks % ranks == 0) return ranks;
-  const std::string value = by_node ? "\"node\", " + std::to_string(ranks) + " ranks" : text;
+  const std::string value = by_node ? "\"node\", " + std::to_string(ranks) + " ranks" : group.text();
   throw Error(Failure::deck, "zero.shard_group = " + value + ": " + std::to_string(num_ranks) +
                                  " ranks are no whole number of such groups; give a divisor of the number of ranks, or "
                                  "\"all\"");

@@ -90,7 +90,7 @@ TEST_CASE("the smallest groups of whole nodes that fit are named, and what they 
   const auto deck_in = [](const std::string& group) {
     io::Deck deck =
         deck_with({"model.preset=gpt2-124m", "train.global_batch=64", "train.micro_batch=4", "zero.stage=3"});
-    deck.zero.shard_group = group;
+    deck.zero.shard_group = group == "all" ? io::WordOrNumber(group) : std::int64_t{std::stoi(group)};
     deck.ranks_per_node = 2;
     return deck;
   };
@@ -123,7 +123,7 @@ TEST_CASE("the smallest groups of whole nodes that fit are named, and what they 
   least.train.micro_batch = 1;
   const auto fit_below = [&](const std::string& group, int stage) {
     io::Deck deck = least;
-    deck.zero.shard_group = group;
+    deck.zero.shard_group = group == "all" ? io::WordOrNumber(group) : std::int64_t{std::stoi(group)};
     deck.zero.stage = stage;
     train::Settings settings = train::settings_of(deck, 16, 50257, 0);
     settings.comm.ranks_per_node = 2;
