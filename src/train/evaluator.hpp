@@ -6,6 +6,7 @@
 #include <memory>
 
 #include <kozero/core/disk_memory.hpp>
+#include <kozero/core/error.hpp>
 #include <kozero/train/engine.hpp>
 #include <kozero/train/settings.hpp>
 #include <kozero/zero/sharded_state.hpp>
