@@ -30,25 +30,6 @@ std::vector<double> each(const std::vector<MemoryPlan>& plans, const Value& valu
   return values;
 }
 
-}  // namespace
-
-bool DeviceAndHost::fit(const DeviceAndHost& room) const {
-  return (room.device <= 0 || device <= room.device) && (room.host <= 0 || host <= room.host);
-}
-
-std::int64_t MemoryPlan::total() const {
-  std::int64_t sum = 0;
-  for (const auto value : bytes) sum += value;
-  return sum - of(Memory::disk);
-}
-
-DeviceAndHost MemoryPlan::needed() const {
-  if (!on_gpus) return {total(), total()};
-  return {total() - of(Memory::staging), of(Memory::staging)};
-}
-
-namespace {
-
 struct Gathers {
   std::int64_t elements = 0;
   std::int64_t calls = 0;
@@ -73,7 +54,117 @@ Gathers gathers_in_stage_3(const train::Settings& settings, const ParameterTable
   return gathers;
 }
 
+MemoryPlan plan_in_stage(io::Deck deck, int stage, const std::string& backend, int num_ranks, std::int64_t data_vocab) {
+  deck.zero.stage = stage;
+  if (stage >= 2 && deck.zero.accumulation == "local") deck.zero.accumulation = "ordered";
+  train::Settings settings = train::settings_of(deck, num_ranks, data_vocab, 0);
+  const bool by_node = deck.zero.shard_group == "node" || deck.ranks_per_node > 0;
+  if (by_node && settings.comm.ranks_per_node == 0) settings.comm.ranks_per_node = train::assumed_ranks_per_node(deck);
+  return memory_plan(settings, backend, num_ranks);
+}
+
+/// The deck's train.recompute, then the values that keep fewer activations.
+std::vector<io::WordOrNumber> recomputes_from(const io::WordOrNumber& of_deck) {
+  std::vector<io::WordOrNumber> all = {of_deck};
+  if (of_deck == "none") all.emplace_back("selective");
+  if (of_deck != "full") all.emplace_back("full");
+  return all;
+}
+
+/// Doubles the micro-batch of `fit` while the plan has room, at most to a rank's share of the batch.
+void enlarge_micro_batch(Fit& fit, std::int64_t most, const DeviceAndHost& room, const auto& plan) {
+  io::Deck changed = fit.deck;
+  fit.largest_micro_batch = changed.train.micro_batch;
+  fit.at_largest = fit.plan;
+  while (2 * changed.train.micro_batch <= most && changed.train.accumulate % 2 == 0) {
+    changed.train.micro_batch *= 2;
+    changed.train.accumulate /= 2;
+    const MemoryPlan larger = plan(changed);
+    if (!larger.needed().fit(room)) return;
+    fit.largest_micro_batch = changed.train.micro_batch;
+    fit.at_largest = larger;
+  }
+}
+
+/// The first variant of the deck that fits in memory, offloading unchanged.
+std::optional<Fit> first_fit_of(const io::Deck& deck, const std::string& backend, int num_ranks,
+                                std::int64_t data_vocab, const DeviceAndHost& room) {
+  const auto plan = [&](const io::Deck& changed) {
+    return plan_in_stage(changed, static_cast<int>(changed.zero.stage), backend, num_ranks, data_vocab);
+  };
+  io::Deck changed = deck;
+  const std::int64_t accumulated = deck.train.micro_batch * deck.train.accumulate;  // a rank's share of the batch
+  for (; changed.train.micro_batch >= 1; changed.train.micro_batch /= 2) {
+    if (accumulated % changed.train.micro_batch != 0) break;  // the batch stays as it is
+    changed.train.accumulate = accumulated / changed.train.micro_batch;
+    for (const io::WordOrNumber& recompute : recomputes_from(deck.train.recompute)) {
+      changed.train.recompute = recompute;
+      for (changed.zero.stage = deck.zero.stage; changed.zero.stage <= 3; ++changed.zero.stage) {
+        changed.zero.accumulation = changed.zero.stage >= 2 ? "ordered" : deck.zero.accumulation;
+        Fit fit{.deck = changed, .changes = {}, .plan = plan(changed), .at_largest = {}};
+        if (!fit.plan.needed().fit(room)) continue;
+        enlarge_micro_batch(fit, train::batch_sizes(deck, num_ranks).global_batch / num_ranks, room, plan);
+        return fit;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+/// The plan of `fit` with the smallest groups of whole nodes that fit, if they save over 10 % of the bytes sent across.
+std::optional<MemoryPlan> smallest_groups(const Fit& fit, const std::string& backend, std::int64_t data_vocab,
+                                          const DeviceAndHost& room) {
+  io::Deck changed = fit.deck;
+  const bool has_nodes = backend == "nccl" || changed.ranks_per_node > 0;
+  if (!has_nodes || fit.plan.stage == 0 || fit.plan.ranks_per_group < fit.plan.num_ranks) return std::nullopt;
+  const int node = train::assumed_ranks_per_node(changed);
+  for (int ranks = node; ranks < fit.plan.num_ranks; ranks += node) {
+    if (fit.plan.num_ranks % ranks != 0) continue;
+    changed.zero.shard_group = std::int64_t{ranks};
+    const MemoryPlan plan = plan_in_stage(changed, fit.plan.stage, backend, fit.plan.num_ranks, data_vocab);
+    if (plan.needed().fit(room) && 10 * plan.sent.across < 9 * sent_beyond(fit.plan, ranks)) return plan;
+  }
+  return std::nullopt;
+}
+
+constexpr std::array<std::int64_t, 2> kBlockRows = {8192, 2048};  // of a vocabulary block: fewer make products slower
+constexpr std::int64_t kLeastOffloadMib = 32;
+
+/// Where a run offloads its state to.
+std::string offload_target(const io::Deck& deck) { return train::runs_on_gpus(deck) ? "host" : "disk"; }
+
+/// Of none, selective and full those that the deck does not have.
+std::vector<std::string> other_recomputes(const io::Deck& deck) {
+  std::vector<std::string> others = {"none", "selective", "full"};
+  std::erase(others, deck.train.recompute.word());
+  return others;
+}
+
+/// Values of model.vocab_block below the vocabulary size; none if the deck sets model.vocab_block.
+std::vector<std::int64_t> rows_of_blocks(const io::Deck& deck, std::int64_t data_vocab) {
+  const model::Config config = train::model_config(deck, data_vocab);
+  std::vector<std::int64_t> rows;
+  if (!architecture(config.arch).decoder || config.vocab_block > 0) return rows;
+  std::ranges::copy_if(kBlockRows, std::back_inserter(rows), [&](auto each) { return each < config.vocab; });
+  return rows;
+}
+
 }  // namespace
+
+bool DeviceAndHost::fit(const DeviceAndHost& room) const {
+  return (room.device <= 0 || device <= room.device) && (room.host <= 0 || host <= room.host);
+}
+
+std::int64_t MemoryPlan::total() const {
+  std::int64_t sum = 0;
+  for (const auto value : bytes) sum += value;
+  return sum - of(Memory::disk);
+}
+
+DeviceAndHost MemoryPlan::needed() const {
+  if (!on_gpus) return {total(), total()};
+  return {total() - of(Memory::staging), of(Memory::staging)};
+}
 
 BytesSent bytes_sent(const train::Settings& settings, const ParameterTable& table, int num_ranks) {
   const std::int64_t micro_steps = settings.batch.micro_steps;
@@ -137,117 +228,10 @@ double model_state_bytes(Precision precision, int stage, std::int64_t num_parame
          8.0 * held(trained, row.optimizer) + static_cast<double>(bytes.master) * held(all, row.optimizer);
 }
 
-namespace {
-
-MemoryPlan plan_in_stage(io::Deck deck, int stage, const std::string& backend, int num_ranks, std::int64_t data_vocab) {
-  deck.zero.stage = stage;
-  if (stage >= 2 && deck.zero.accumulation == "local") deck.zero.accumulation = "ordered";
-  train::Settings settings = train::settings_of(deck, num_ranks, data_vocab, 0);
-  const bool by_node = deck.zero.shard_group == "node" || deck.ranks_per_node > 0;
-  if (by_node && settings.comm.ranks_per_node == 0) settings.comm.ranks_per_node = train::assumed_ranks_per_node(deck);
-  return memory_plan(settings, backend, num_ranks);
-}
-
-/// The deck's train.recompute, then the values that keep fewer activations.
-std::vector<io::WordOrNumber> recomputes_from(const io::WordOrNumber& of_deck) {
-  std::vector<io::WordOrNumber> all = {of_deck};
-  if (of_deck == "none") all.emplace_back("selective");
-  if (of_deck != "full") all.emplace_back("full");
-  return all;
-}
-
-}  // namespace
-
-namespace {
-
-/// Doubles the micro-batch of `fit` while the plan has room, at most to a rank's share of the batch.
-void enlarge_micro_batch(Fit& fit, std::int64_t most, const DeviceAndHost& room, const auto& plan) {
-  io::Deck changed = fit.deck;
-  fit.largest_micro_batch = changed.train.micro_batch;
-  fit.at_largest = fit.plan;
-  while (2 * changed.train.micro_batch <= most && changed.train.accumulate % 2 == 0) {
-    changed.train.micro_batch *= 2;
-    changed.train.accumulate /= 2;
-    const MemoryPlan larger = plan(changed);
-    if (!larger.needed().fit(room)) return;
-    fit.largest_micro_batch = changed.train.micro_batch;
-    fit.at_largest = larger;
-  }
-}
-
-/// The first variant of the deck that fits in memory, offloading unchanged.
-std::optional<Fit> first_fit_of(const io::Deck& deck, const std::string& backend, int num_ranks,
-                                std::int64_t data_vocab, const DeviceAndHost& room) {
-  const auto plan = [&](const io::Deck& changed) {
-    return plan_in_stage(changed, static_cast<int>(changed.zero.stage), backend, num_ranks, data_vocab);
-  };
-  io::Deck changed = deck;
-  const std::int64_t accumulated = deck.train.micro_batch * deck.train.accumulate;  // a rank's share of the batch
-  for (; changed.train.micro_batch >= 1; changed.train.micro_batch /= 2) {
-    if (accumulated % changed.train.micro_batch != 0) break;  // the batch stays as it is
-    changed.train.accumulate = accumulated / changed.train.micro_batch;
-    for (const io::WordOrNumber& recompute : recomputes_from(deck.train.recompute)) {
-      changed.train.recompute = recompute;
-      for (changed.zero.stage = deck.zero.stage; changed.zero.stage <= 3; ++changed.zero.stage) {
-        changed.zero.accumulation = changed.zero.stage >= 2 ? "ordered" : deck.zero.accumulation;
-        Fit fit{.deck = changed, .changes = {}, .plan = plan(changed), .at_largest = {}};
-        if (!fit.plan.needed().fit(room)) continue;
-        enlarge_micro_batch(fit, train::batch_sizes(deck, num_ranks).global_batch / num_ranks, room, plan);
-        return fit;
-      }
-    }
-  }
-  return std::nullopt;
-}
-
-/// The plan of `fit` with the smallest groups of whole nodes that fit, if they save over 10 % of the bytes sent across.
-std::optional<MemoryPlan> smallest_groups(const Fit& fit, const std::string& backend, std::int64_t data_vocab,
-                                          const DeviceAndHost& room) {
-  io::Deck changed = fit.deck;
-  const bool has_nodes = backend == "nccl" || changed.ranks_per_node > 0;
-  if (!has_nodes || fit.plan.stage == 0 || fit.plan.ranks_per_group < fit.plan.num_ranks) return std::nullopt;
-  const int node = train::assumed_ranks_per_node(changed);
-  for (int ranks = node; ranks < fit.plan.num_ranks; ranks += node) {
-    if (fit.plan.num_ranks % ranks != 0) continue;
-    changed.zero.shard_group = std::int64_t{ranks};
-    const MemoryPlan plan = plan_in_stage(changed, fit.plan.stage, backend, fit.plan.num_ranks, data_vocab);
-    if (plan.needed().fit(room) && 10 * plan.sent.across < 9 * sent_beyond(fit.plan, ranks)) return plan;
-  }
-  return std::nullopt;
-}
-
-}  // namespace
-
 std::int64_t sent_beyond(const MemoryPlan& plan, int ranks) {
   // A rank sends equally many bytes to each other rank.
   return plan.num_ranks == 1 ? 0 : plan.sent.all / (plan.num_ranks - 1) * (plan.num_ranks - ranks);
 }
-
-namespace {
-
-constexpr std::array<std::int64_t, 2> kBlockRows = {8192, 2048};  // of a vocabulary block: fewer make products slower
-constexpr std::int64_t kLeastOffloadMib = 32;
-
-/// Where a run offloads its state to.
-std::string offload_target(const io::Deck& deck) { return train::runs_on_gpus(deck) ? "host" : "disk"; }
-
-/// Of none, selective and full those that the deck does not have.
-std::vector<std::string> other_recomputes(const io::Deck& deck) {
-  std::vector<std::string> others = {"none", "selective", "full"};
-  std::erase(others, deck.train.recompute.word());
-  return others;
-}
-
-/// Values of model.vocab_block below the vocabulary size; none if the deck sets model.vocab_block.
-std::vector<std::int64_t> rows_of_blocks(const io::Deck& deck, std::int64_t data_vocab) {
-  const model::Config config = train::model_config(deck, data_vocab);
-  std::vector<std::int64_t> rows;
-  if (!architecture(config.arch).decoder || config.vocab_block > 0) return rows;
-  std::ranges::copy_if(kBlockRows, std::back_inserter(rows), [&](auto each) { return each < config.vocab; });
-  return rows;
-}
-
-}  // namespace
 
 std::string text_of(const std::vector<Change>& changes) {
   std::string text;

@@ -86,50 +86,6 @@ std::string require_disk(const io::Deck& deck, std::int64_t vocab) {
   throw Error(Failure::write, text);
 }
 
-}  // namespace
-
-void require_one_world(const distributed::Environment& environment) {
-  const std::string others = environment.size() > 1 ? "" : distributed::launcher_world_size(environment_variable);
-  if (others.empty()) return;
-  const std::string name = others.substr(0, others.find(' '));
-  throw Error(Failure::deck,
-              fmt::format("{}, but MPI sees this process alone: it was built for another MPI than the launcher's; use "
-                          "that MPI's mpiexec, or srun --mpi=TYPE (srun --mpi=list); for a job of one process unset {}",
-                          others, name),
-              Error::Seen::by_all_ranks);
-}
-
-void require_same_program(distributed::Communicator& comm) {
-  if (comm.size() == 1) return;
-  constexpr std::int64_t kMost = std::int64_t{8} << 30;
-  const std::string mine =
-      distributed::agreed(comm, [&] { return io::xxh3_128(io::read_whole_file("/proc/self/exe", kMost)); });
-  require_rank_0s(comm, mine, [&](const std::string& first) {
-    return fmt::format("{} run different programs (XXH3-128 {}... and {}...): start the same build on all nodes",
-                       ranks_0_and_mine(comm), first.substr(0, 8), mine.substr(0, 8));
-  });
-}
-
-void require_same_deck(const io::Deck& deck, distributed::Communicator& comm) {
-  io::Deck here = deck;
-  here.run.device = device_of_this_program();  // auto may have come out differently on another node
-  const std::string mine = io::fingerprint(here);
-  require_rank_0s(comm, mine, [&](const std::string& first) {
-    return fmt::format("{} disagree on {}: give every rank the same deck and overrides", ranks_0_and_mine(comm),
-                       io::first_difference(first, mine));
-  });
-}
-
-void require_same_tokenizer(const io::Tokenizer& tokenizer, distributed::Communicator& comm) {
-  const std::string mine = comm.size() == 1 ? "" : train::identity_of(&tokenizer);
-  require_rank_0s(comm, mine, [&](const std::string& first) {
-    return fmt::format("{} read different tokenizers, {} and {}: give every rank the same file", ranks_0_and_mine(comm),
-                       first, mine);
-  });
-}
-
-namespace {
-
 /// What a run's cut into granules and its order of additions cost, or give up: lines for the log.
 std::vector<std::string> notes_on_sums(const train::Settings& settings, const io::Deck& deck, int ranks,
                                        bool on_one_node) {
@@ -180,6 +136,46 @@ std::vector<std::string> notes_on_sums(const train::Settings& settings, const io
 }
 
 }  // namespace
+
+void require_one_world(const distributed::Environment& environment) {
+  const std::string others = environment.size() > 1 ? "" : distributed::launcher_world_size(environment_variable);
+  if (others.empty()) return;
+  const std::string name = others.substr(0, others.find(' '));
+  throw Error(Failure::deck,
+              fmt::format("{}, but MPI sees this process alone: it was built for another MPI than the launcher's; use "
+                          "that MPI's mpiexec, or srun --mpi=TYPE (srun --mpi=list); for a job of one process unset {}",
+                          others, name),
+              Error::Seen::by_all_ranks);
+}
+
+void require_same_program(distributed::Communicator& comm) {
+  if (comm.size() == 1) return;
+  constexpr std::int64_t kMost = std::int64_t{8} << 30;
+  const std::string mine =
+      distributed::agreed(comm, [&] { return io::xxh3_128(io::read_whole_file("/proc/self/exe", kMost)); });
+  require_rank_0s(comm, mine, [&](const std::string& first) {
+    return fmt::format("{} run different programs (XXH3-128 {}... and {}...): start the same build on all nodes",
+                       ranks_0_and_mine(comm), first.substr(0, 8), mine.substr(0, 8));
+  });
+}
+
+void require_same_deck(const io::Deck& deck, distributed::Communicator& comm) {
+  io::Deck here = deck;
+  here.run.device = device_of_this_program();  // auto may have come out differently on another node
+  const std::string mine = io::fingerprint(here);
+  require_rank_0s(comm, mine, [&](const std::string& first) {
+    return fmt::format("{} disagree on {}: give every rank the same deck and overrides", ranks_0_and_mine(comm),
+                       io::first_difference(first, mine));
+  });
+}
+
+void require_same_tokenizer(const io::Tokenizer& tokenizer, distributed::Communicator& comm) {
+  const std::string mine = comm.size() == 1 ? "" : train::identity_of(&tokenizer);
+  require_rank_0s(comm, mine, [&](const std::string& first) {
+    return fmt::format("{} read different tokenizers, {} and {}: give every rank the same file", ranks_0_and_mine(comm),
+                       first, mine);
+  });
+}
 
 std::vector<std::string> check_before_data(Session& session, std::int64_t vocab) {
   distributed::Communicator& comm = session.control();

@@ -37,53 +37,6 @@ io::Deck without_saving(io::Deck deck) {
   return deck;
 }
 
-}  // namespace
-
-data::DataSet open_data_of(const io::Deck& deck, distributed::Communicator& comm) {
-  const auto seq = distributed::agreed(comm, [&] { return train::model_config(deck, data::vocab_of(deck)).seq; });
-  data::DataSet data = data::open_data(deck, seq, comm);
-  distributed::agreed(comm, [&] { data::require_whole_sample(data, deck, seq); });
-  return data;
-}
-
-std::vector<HashedTensor> state_hashes(train::Engine& engine) {
-  const auto& tensors = engine.parameters().tensors();
-  std::vector<HashedTensor> state;
-  std::vector<std::uint64_t> mine;
-  for (const auto& group : train::owned_state(engine)) {
-    for (const auto& tensor : tensors) state.push_back({group.name + "/" + tensor.name, 0});
-    mine.resize(state.size());
-    const std::span<std::uint64_t> of_group = std::span(mine).last(tensors.size());
-    for (const auto& shard : group.shards) {
-      zero::add_tensor_hashes(engine.parameters(), shard.unit, shard.begin, shard.values, of_group);
-    }
-  }
-  const auto all = distributed::from_all_ranks(engine.comm(), mine);
-  for (std::size_t i = 0; i < all.size(); ++i) state[i % mine.size()].hash += all[i];
-  return state;
-}
-
-UnsavedRun::UnsavedRun(Session& session, io::Deck deck, const data::DataSet& data,
-                       const std::optional<io::FoundCheckpoint>& start)
-    : settings_(distributed::agreed(session.control(),
-                                    [&] {
-                                      return train::settings_of(without_saving(deck), session.control().size(),
-                                                                data.vocab, data.train->num_samples());
-                                    })),
-      on_ranks_(session, settings_, data.vocab) {
-  if (start) {
-    train::load_state(start->folder + "/" + io::kStateFile, engine(), session.control());
-    settings_.step.optimizer_start = start->manifest.record.optimizer_start;
-    settings_.step.loss_scaler.restore(start->manifest.record.loss_scale);
-  } else {
-    begin_weights(deck, engine(), *mesh().all);
-  }
-  sampler_.emplace(settings_.seed, data.train->num_samples(), settings_.batch.global_batch);
-  engine().train_on(*sampler_, *data.train, settings_.step);
-}
-
-namespace {
-
 /// What metrics.jsonl says of a step; nothing where the number was not finite.
 struct Logged {
   std::optional<double> loss;
@@ -305,6 +258,49 @@ std::string Replay::execute() {
 }
 
 }  // namespace
+
+data::DataSet open_data_of(const io::Deck& deck, distributed::Communicator& comm) {
+  const auto seq = distributed::agreed(comm, [&] { return train::model_config(deck, data::vocab_of(deck)).seq; });
+  data::DataSet data = data::open_data(deck, seq, comm);
+  distributed::agreed(comm, [&] { data::require_whole_sample(data, deck, seq); });
+  return data;
+}
+
+std::vector<HashedTensor> state_hashes(train::Engine& engine) {
+  const auto& tensors = engine.parameters().tensors();
+  std::vector<HashedTensor> state;
+  std::vector<std::uint64_t> mine;
+  for (const auto& group : train::owned_state(engine)) {
+    for (const auto& tensor : tensors) state.push_back({group.name + "/" + tensor.name, 0});
+    mine.resize(state.size());
+    const std::span<std::uint64_t> of_group = std::span(mine).last(tensors.size());
+    for (const auto& shard : group.shards) {
+      zero::add_tensor_hashes(engine.parameters(), shard.unit, shard.begin, shard.values, of_group);
+    }
+  }
+  const auto all = distributed::from_all_ranks(engine.comm(), mine);
+  for (std::size_t i = 0; i < all.size(); ++i) state[i % mine.size()].hash += all[i];
+  return state;
+}
+
+UnsavedRun::UnsavedRun(Session& session, io::Deck deck, const data::DataSet& data,
+                       const std::optional<io::FoundCheckpoint>& start)
+    : settings_(distributed::agreed(session.control(),
+                                    [&] {
+                                      return train::settings_of(without_saving(deck), session.control().size(),
+                                                                data.vocab, data.train->num_samples());
+                                    })),
+      on_ranks_(session, settings_, data.vocab) {
+  if (start) {
+    train::load_state(start->folder + "/" + io::kStateFile, engine(), session.control());
+    settings_.step.optimizer_start = start->manifest.record.optimizer_start;
+    settings_.step.loss_scaler.restore(start->manifest.record.loss_scale);
+  } else {
+    begin_weights(deck, engine(), *mesh().all);
+  }
+  sampler_.emplace(settings_.seed, data.train->num_samples(), settings_.batch.global_batch);
+  engine().train_on(*sampler_, *data.train, settings_.step);
+}
 
 std::int64_t ranks_of_run(const std::string& run) { return ranks_of(run, io::read_deck(run + "/" + train::kDeckFile)); }
 

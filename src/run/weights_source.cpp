@@ -52,16 +52,6 @@ WeightsSource found(const std::string& path, train::Which which) {
   return source;
 }
 
-}  // namespace
-
-io::Deck on_any_ranks(io::Deck deck, const std::vector<std::string>& overrides) {
-  const auto names_group = [](const std::string& override) { return override.starts_with("zero.shard_group="); };
-  if (std::ranges::none_of(overrides, names_group)) deck.zero.shard_group = io::Deck().zero.shard_group;
-  return deck;
-}
-
-namespace {
-
 bool names_device(const std::string& override) {
   return override.starts_with("run.device=") || override.starts_with("run.products=") ||
          override.starts_with("run.tuning=");
@@ -97,7 +87,74 @@ void load_folder(const WeightsSource& source, train::Evaluator& evaluator, distr
   evaluator.publish();
 }
 
+std::string named(const io::Deck& deck) { return "model.init = \"" + deck.model.init + "\""; }
+
+/// Copies the keys of the model that `from` gives and `deck` leaves out. A preset speaks for all of them.
+void fill_missing_keys(io::Deck& deck, io::Deck from, const std::string& origin) {
+  if (deck.model.preset != "none") return;
+  for (const auto& row : io::deck_schema()) {
+    if (io::section_of(row.key) != "model" || deck.is_set(row.key) || !from.is_set(row.key)) continue;
+    const io::DeckValue value = row.value_in(from);
+    std::visit(
+        [&](auto* into) {
+          using Pointer = decltype(into);
+          *into = *std::get<Pointer>(value);
+        },
+        row.value_in(deck));
+    deck.origins[row.key] = origin;
+  }
+}
+
+void refuse_disagreement(const io::Deck& deck, model::Config theirs) {
+  const model::Config mine = train::model_config(deck, 0);
+  if (mine.rotary) theirs.seq = mine.seq;
+  io::CheckpointRecord saved;
+  saved.model = train::model_json(theirs);
+  io::CheckpointRecord now;
+  now.model = train::model_json(mine);
+  std::string differences;
+  for (const auto& difference : train::disagreements(saved, now)) {
+    differences += (differences.empty() ? "" : "; ") + difference;
+  }
+  if (differences.empty()) return;
+  throw Error(Failure::deck, named(deck) + ": the deck disagrees with it: " + differences +
+                                 "; keys that are left out are taken from there");
+}
+
+/// The ids of data.tokenizer, 0 where only the text tells.
+std::int64_t ids_of(const std::string& tokenizer) {
+  if (tokenizer == "bpe") return 0;
+  if (const auto size = io::bpe_size(tokenizer)) return *size;
+  return io::make_tokenizer(tokenizer)->vocab_size();
+}
+
+void choose_tokenizer(io::Deck& deck, const WeightsSource& source) {
+  const bool reads_text = deck.data.has_text();
+  if (!reads_text && deck.data.tokens.empty()) return;
+  if (!deck.is_set("data.tokenizer")) {
+    if (source.tokenizer.empty() && reads_text) {
+      throw Error(Failure::deck, named(deck) + ": no tokenizer comes with it: " + source.no_tokenizer +
+                                     ": give data.tokenizer, or data.tokens instead of data.text");
+    }
+    if (source.tokenizer.empty()) return;
+    deck.data.tokenizer = source.tokenizer;
+    deck.origins["data.tokenizer"] = "model.init";
+  }
+  const std::int64_t ids = ids_of(deck.data.tokenizer);
+  if (deck.model.vocab == 0 || ids <= deck.model.vocab) return;
+  throw Error(Failure::deck,
+              fmt::format("data.tokenizer = \"{}\": its {} ids are more than the {} of {}; left out, the model's own "
+                          "tokenizer is taken",
+                          deck.data.tokenizer, ids, deck.model.vocab, named(deck)));
+}
+
 }  // namespace
+
+io::Deck on_any_ranks(io::Deck deck, const std::vector<std::string>& overrides) {
+  const auto names_group = [](const std::string& override) { return override.starts_with("zero.shard_group="); };
+  if (std::ranges::none_of(overrides, names_group)) deck.zero.shard_group = io::Deck().zero.shard_group;
+  return deck;
+}
 
 WeightsSource find_weights(const std::string& path, distributed::Communicator& comm, train::Which which) {
   const std::string first = comm.broadcast_control(path);
@@ -179,71 +236,6 @@ void TrainedModel::accept_vocabulary(std::int64_t ids) const {
                   std::to_string(settings_.model.vocab) + " of " + source_.path,
               Error::Seen::by_all_ranks);
 }
-
-namespace {
-
-std::string named(const io::Deck& deck) { return "model.init = \"" + deck.model.init + "\""; }
-
-/// Copies the keys of the model that `from` gives and `deck` leaves out. A preset speaks for all of them.
-void fill_missing_keys(io::Deck& deck, io::Deck from, const std::string& origin) {
-  if (deck.model.preset != "none") return;
-  for (const auto& row : io::deck_schema()) {
-    if (io::section_of(row.key) != "model" || deck.is_set(row.key) || !from.is_set(row.key)) continue;
-    const io::DeckValue value = row.value_in(from);
-    std::visit(
-        [&](auto* into) {
-          using Pointer = decltype(into);
-          *into = *std::get<Pointer>(value);
-        },
-        row.value_in(deck));
-    deck.origins[row.key] = origin;
-  }
-}
-
-void refuse_disagreement(const io::Deck& deck, model::Config theirs) {
-  const model::Config mine = train::model_config(deck, 0);
-  if (mine.rotary) theirs.seq = mine.seq;
-  io::CheckpointRecord saved;
-  saved.model = train::model_json(theirs);
-  io::CheckpointRecord now;
-  now.model = train::model_json(mine);
-  std::string differences;
-  for (const auto& difference : train::disagreements(saved, now)) {
-    differences += (differences.empty() ? "" : "; ") + difference;
-  }
-  if (differences.empty()) return;
-  throw Error(Failure::deck, named(deck) + ": the deck disagrees with it: " + differences +
-                                 "; keys that are left out are taken from there");
-}
-
-/// The ids of data.tokenizer, 0 where only the text tells.
-std::int64_t ids_of(const std::string& tokenizer) {
-  if (tokenizer == "bpe") return 0;
-  if (const auto size = io::bpe_size(tokenizer)) return *size;
-  return io::make_tokenizer(tokenizer)->vocab_size();
-}
-
-void choose_tokenizer(io::Deck& deck, const WeightsSource& source) {
-  const bool reads_text = deck.data.has_text();
-  if (!reads_text && deck.data.tokens.empty()) return;
-  if (!deck.is_set("data.tokenizer")) {
-    if (source.tokenizer.empty() && reads_text) {
-      throw Error(Failure::deck, named(deck) + ": no tokenizer comes with it: " + source.no_tokenizer +
-                                     ": give data.tokenizer, or data.tokens instead of data.text");
-    }
-    if (source.tokenizer.empty()) return;
-    deck.data.tokenizer = source.tokenizer;
-    deck.origins["data.tokenizer"] = "model.init";
-  }
-  const std::int64_t ids = ids_of(deck.data.tokenizer);
-  if (deck.model.vocab == 0 || ids <= deck.model.vocab) return;
-  throw Error(Failure::deck,
-              fmt::format("data.tokenizer = \"{}\": its {} ids are more than the {} of {}; left out, the model's own "
-                          "tokenizer is taken",
-                          deck.data.tokenizer, ids, deck.model.vocab, named(deck)));
-}
-
-}  // namespace
 
 io::Deck with_initial_model(io::Deck deck, distributed::Communicator& comm) {
   if (deck.model.init == train::kRandom) return deck;

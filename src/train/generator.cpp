@@ -60,6 +60,20 @@ Token likeliest(std::span<const float> logits) {
   return best;
 }
 
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::vector<Token> from_first_rank(distributed::Communicator& comm, const std::vector<Token>& tokens) {
+  std::string bytes(tokens.size() * sizeof(Token), '\0');
+  std::memcpy(bytes.data(), tokens.data(), bytes.size());
+  bytes = comm.broadcast_control(bytes);
+  std::vector<Token> agreed(tokens.size());
+  require(bytes.size() == agreed.size() * sizeof(Token), "generation: ranks pick for other numbers of sequences");
+  std::memcpy(agreed.data(), bytes.data(), bytes.size());
+  return agreed;
+}
+
 }  // namespace
 
 Token pick_token(std::span<const float> logits, const Sampling& sampling, double uniform) {
@@ -117,24 +131,6 @@ std::span<const float> Generator::logits_after(const std::vector<Token>& tokens)
   Kokkos::deep_copy(HostVector<float>(host_logits_.data(), host_logits_.size()), logits_);
   return host_logits_;
 }
-
-namespace {
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-std::vector<Token> from_first_rank(distributed::Communicator& comm, const std::vector<Token>& tokens) {
-  std::string bytes(tokens.size() * sizeof(Token), '\0');
-  std::memcpy(bytes.data(), tokens.data(), bytes.size());
-  bytes = comm.broadcast_control(bytes);
-  std::vector<Token> agreed(tokens.size());
-  require(bytes.size() == agreed.size() * sizeof(Token), "generation: ranks pick for other numbers of sequences");
-  std::memcpy(agreed.data(), bytes.data(), bytes.size());
-  return agreed;
-}
-
-}  // namespace
 
 std::int64_t GenerationOrder::longest() const {
   std::size_t most = 0;

@@ -62,66 +62,6 @@ Offload offload_of(const io::Deck& deck) {
   return offload;
 }
 
-}  // namespace
-
-std::int64_t total_steps(const io::Deck& deck, std::int64_t num_samples, std::int64_t global_batch) {
-  if (deck.run.epochs == 0) return deck.run.steps;
-  return std::max<std::int64_t>(1, deck.run.epochs * ceil_div(num_samples, global_batch));
-}
-
-optim::ScheduleConfig schedule_of(const io::Deck& deck, double rate_factor, std::int64_t steps) {
-  return {.kind = deck.optim.schedule,
-          .lr = deck.optim.lr * rate_factor,
-          .min_lr = deck.optim.min_lr * rate_factor,
-          .warmup_steps = clamped_warmup(deck, steps),
-          .decay_steps = clamped_decay(deck, steps),
-          .total_steps = steps};
-}
-
-distributed::CommunicatorOptions communicator_options(const io::Deck& deck) {
-  const int held = std::max(recompute_of(deck.train.recompute).blocks, 1);
-  const bool has_groups = deck.zero.stage > 0 && deck.zero.shard_group != "all";
-  return {.timeout_s = deck.comm.timeout_s,
-          .under_way = zero::collectives_under_way(static_cast<int>(deck.zero.prefetch_units) + held - 1),
-          .deterministic = deck.run.deterministic,
-          .exact = deck.comm.exact,
-          .communicators = has_groups ? 3 : 1};
-}
-
-bool runs_on_gpus(const io::Deck& deck) { return deck.plans_for_gpus || !kHostIsDevice; }
-
-int assumed_ranks_per_node(const io::Deck& deck) {
-  constexpr int kUsual = 8;  // GPUs per server
-  return deck.ranks_per_node > 0 ? deck.ranks_per_node : kUsual;
-}
-
-int ranks_per_group(const io::Deck& deck, int num_ranks) {
-  const io::WordOrNumber& group = deck.zero.shard_group;
-  if (group == "all") return num_ranks;
-  const bool by_node = group == "node";
-  const int ranks = std::min(by_node ? assumed_ranks_per_node(deck) : static_cast<int>(group.number()), num_ranks);
-  if (num_ranks % ranks == 0) return ranks;
-  const std::string value = by_node ? "\"node\", " + std::to_string(ranks) + " ranks" : group.text();
-  throw Error(Failure::deck, "zero.shard_group = " + value + ": " + std::to_string(num_ranks) +
-                                 " ranks are no whole number of such groups; give a divisor of the number of ranks, or "
-                                 "\"all\"");
-}
-
-BatchSizes batch_sizes(const io::Deck& deck, int num_ranks) {
-  BatchSizes sizes{.global_batch = deck.train.global_batch, .micro_batch = deck.train.micro_batch};
-  sizes.rate_factor = optim::scaled_rate(deck.train.batch_scaling, 1.0, num_ranks, deck.train.base_ranks);
-  if (deck.train.batch_scaling != "none") {
-    const double growth = static_cast<double>(num_ranks) / static_cast<double>(deck.train.base_ranks);
-    sizes.global_batch = std::max<std::int64_t>(1, std::llround(static_cast<double>(sizes.global_batch) * growth));
-  }
-  if (deck.train.accumulate > 0) sizes.global_batch = num_ranks * deck.train.micro_batch * deck.train.accumulate;
-  sizes.micro_batch = std::min(deck.train.micro_batch, sizes.global_batch);
-  sizes.micro_steps = static_cast<int>(ceil_div(ceil_div(sizes.global_batch, sizes.micro_batch), num_ranks));
-  return sizes;
-}
-
-namespace {
-
 /// Sets the member to a key's value; a missing extent (0) leaves the member unchanged.
 void take(std::int64_t& member, io::DeckValue key) {
   const std::int64_t value = *std::get<std::int64_t*>(key);
@@ -189,10 +129,6 @@ std::int64_t blocks_in_unit(model::Config config, double bucket_mib, std::int64_
   return (groups + units - 1) / units * group;
 }
 
-}  // namespace
-
-namespace {
-
 /// Refuses patterns that match no tensor or all of them, with the key's place in the deck.
 void require_trainable(const io::Deck& deck, const model::Config& config) {
   if (config.freeze.empty()) return;
@@ -204,7 +140,115 @@ void require_trainable(const io::Deck& deck, const model::Config& config) {
   }
 }
 
+/// Makes the path valid from any working directory. A path that TOML cannot hold stays unchanged.
+void make_absolute(std::string& path) {
+  const std::string whole = std::filesystem::absolute(path).lexically_normal().string();
+  if (io::utf8_prefix(whole) == whole.size()) path = whole;
+}
+
+/// Makes the paths of data, tokenizer and other inputs valid from any working directory.
+void make_paths_absolute(io::Deck& deck) {
+  for (auto& path : deck.data.text) make_absolute(path);
+  for (auto& source : deck.data.source) {
+    for (auto& path : source.text) make_absolute(path);
+  }
+  for (auto& path : deck.data.tokens) make_absolute(path);
+  const std::string& tokenizer = deck.data.tokenizer;
+  if (tokenizer != "bytes" && tokenizer != "bpe" && !tokenizer.starts_with("bpe:")) make_absolute(deck.data.tokenizer);
+  if (deck.run.tuning != "none") make_absolute(deck.run.tuning);
+  if (deck.model.init != kRandom) make_absolute(deck.model.init);
+  if (!deck.zero.offload_dir.empty()) make_absolute(deck.zero.offload_dir);
+}
+
+/// As a record keeps it.
+template <class T>
+nlohmann::ordered_json to_record(const T& value) {
+  return value;
+}
+
+nlohmann::ordered_json to_record(const model::RopeScaling& scaling) {
+  return {{"factor", scaling.factor},
+          {"low_freq_factor", scaling.low_freq_factor},
+          {"high_freq_factor", scaling.high_freq_factor},
+          {"original_seq", scaling.original_seq}};
+}
+
+template <class T>
+void read_record(const nlohmann::json& json, T& value) {
+  json.get_to(value);
+}
+
+void read_record(const nlohmann::json& json, model::RopeScaling& scaling) {
+  json.at("factor").get_to(scaling.factor);
+  json.at("low_freq_factor").get_to(scaling.low_freq_factor);
+  json.at("high_freq_factor").get_to(scaling.high_freq_factor);
+  json.at("original_seq").get_to(scaling.original_seq);
+}
+
+bool is_default(bool value) { return !value; }
+bool is_default(const model::RopeScaling& scaling) { return scaling.factor == 1.0F; }
+template <class T>
+bool is_default(const T& /*value*/) {
+  return false;
+}
+
 }  // namespace
+
+std::int64_t total_steps(const io::Deck& deck, std::int64_t num_samples, std::int64_t global_batch) {
+  if (deck.run.epochs == 0) return deck.run.steps;
+  return std::max<std::int64_t>(1, deck.run.epochs * ceil_div(num_samples, global_batch));
+}
+
+optim::ScheduleConfig schedule_of(const io::Deck& deck, double rate_factor, std::int64_t steps) {
+  return {.kind = deck.optim.schedule,
+          .lr = deck.optim.lr * rate_factor,
+          .min_lr = deck.optim.min_lr * rate_factor,
+          .warmup_steps = clamped_warmup(deck, steps),
+          .decay_steps = clamped_decay(deck, steps),
+          .total_steps = steps};
+}
+
+distributed::CommunicatorOptions communicator_options(const io::Deck& deck) {
+  const int held = std::max(recompute_of(deck.train.recompute).blocks, 1);
+  const bool has_groups = deck.zero.stage > 0 && deck.zero.shard_group != "all";
+  return {.timeout_s = deck.comm.timeout_s,
+          .under_way = zero::collectives_under_way(static_cast<int>(deck.zero.prefetch_units) + held - 1),
+          .deterministic = deck.run.deterministic,
+          .exact = deck.comm.exact,
+          .communicators = has_groups ? 3 : 1};
+}
+
+bool runs_on_gpus(const io::Deck& deck) { return deck.plans_for_gpus || !kHostIsDevice; }
+
+int assumed_ranks_per_node(const io::Deck& deck) {
+  constexpr int kUsual = 8;  // GPUs per server
+  return deck.ranks_per_node > 0 ? deck.ranks_per_node : kUsual;
+}
+
+int ranks_per_group(const io::Deck& deck, int num_ranks) {
+  const io::WordOrNumber& group = deck.zero.shard_group;
+  if (group == "all") return num_ranks;
+  const bool by_node = group == "node";
+  const int ranks = std::min(by_node ? assumed_ranks_per_node(deck) : static_cast<int>(group.number()), num_ranks);
+  if (num_ranks % ranks == 0) return ranks;
+  const std::string value = by_node ? "\"node\", " + std::to_string(ranks) + " ranks" : group.text();
+  throw Error(Failure::deck, "zero.shard_group = " + value + ": " + std::to_string(num_ranks) +
+                                 " ranks are no whole number of such groups; give a divisor of the number of ranks, or "
+                                 "\"all\"");
+}
+
+BatchSizes batch_sizes(const io::Deck& deck, int num_ranks) {
+  BatchSizes sizes{.global_batch = deck.train.global_batch, .micro_batch = deck.train.micro_batch};
+  sizes.rate_factor = optim::scaled_rate(deck.train.batch_scaling, 1.0, num_ranks, deck.train.base_ranks);
+  if (deck.train.batch_scaling != "none") {
+    const double growth = static_cast<double>(num_ranks) / static_cast<double>(deck.train.base_ranks);
+    sizes.global_batch = std::max<std::int64_t>(1, std::llround(static_cast<double>(sizes.global_batch) * growth));
+  }
+  if (deck.train.accumulate > 0) sizes.global_batch = num_ranks * deck.train.micro_batch * deck.train.accumulate;
+  sizes.micro_batch = std::min(deck.train.micro_batch, sizes.global_batch);
+  sizes.micro_steps = static_cast<int>(ceil_div(ceil_div(sizes.global_batch, sizes.micro_batch), num_ranks));
+  return sizes;
+}
 
 model::Config model_config(const io::Deck& deck, std::int64_t data_vocab) {
   const io::ModelKeys& keys = deck.model;
@@ -286,30 +330,6 @@ Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_voca
   return settings;
 }
 
-namespace {
-
-/// Makes the path valid from any working directory. A path that TOML cannot hold stays unchanged.
-void make_absolute(std::string& path) {
-  const std::string whole = std::filesystem::absolute(path).lexically_normal().string();
-  if (io::utf8_prefix(whole) == whole.size()) path = whole;
-}
-
-/// Makes the paths of data, tokenizer and other inputs valid from any working directory.
-void make_paths_absolute(io::Deck& deck) {
-  for (auto& path : deck.data.text) make_absolute(path);
-  for (auto& source : deck.data.source) {
-    for (auto& path : source.text) make_absolute(path);
-  }
-  for (auto& path : deck.data.tokens) make_absolute(path);
-  const std::string& tokenizer = deck.data.tokenizer;
-  if (tokenizer != "bytes" && tokenizer != "bpe" && !tokenizer.starts_with("bpe:")) make_absolute(deck.data.tokenizer);
-  if (deck.run.tuning != "none") make_absolute(deck.run.tuning);
-  if (deck.model.init != kRandom) make_absolute(deck.model.init);
-  if (!deck.zero.offload_dir.empty()) make_absolute(deck.zero.offload_dir);
-}
-
-}  // namespace
-
 io::Deck resolved_deck(io::Deck deck, const Settings& settings, const std::string& folder) {
   const model::Config& config = settings.model;
   const bool decoder = architecture(config.arch).decoder;
@@ -327,42 +347,6 @@ io::Deck resolved_deck(io::Deck deck, const Settings& settings, const std::strin
   deck.run.dir = folder;
   return deck;
 }
-
-namespace {
-
-/// As a record keeps it.
-template <class T>
-nlohmann::ordered_json to_record(const T& value) {
-  return value;
-}
-
-nlohmann::ordered_json to_record(const model::RopeScaling& scaling) {
-  return {{"factor", scaling.factor},
-          {"low_freq_factor", scaling.low_freq_factor},
-          {"high_freq_factor", scaling.high_freq_factor},
-          {"original_seq", scaling.original_seq}};
-}
-
-template <class T>
-void read_record(const nlohmann::json& json, T& value) {
-  json.get_to(value);
-}
-
-void read_record(const nlohmann::json& json, model::RopeScaling& scaling) {
-  json.at("factor").get_to(scaling.factor);
-  json.at("low_freq_factor").get_to(scaling.low_freq_factor);
-  json.at("high_freq_factor").get_to(scaling.high_freq_factor);
-  json.at("original_seq").get_to(scaling.original_seq);
-}
-
-bool is_default(bool value) { return !value; }
-bool is_default(const model::RopeScaling& scaling) { return scaling.factor == 1.0F; }
-template <class T>
-bool is_default(const T& /*value*/) {
-  return false;
-}
-
-}  // namespace
 
 std::string model_json(const model::Config& config) {
   nlohmann::ordered_json json;

@@ -111,6 +111,20 @@ def spack_specs(text):
         return [row.split("- ", 1)[1].strip("'\"") for row in rows if row.startswith("  - ") or row.startswith("    - ")]
 
 
+def anonymous_namespaces(source):
+    for path in files(source, ".cpp"):
+        text = (source / path).read_text()
+        count = len(re.findall(r"^namespace \{$", text, re.MULTILINE))
+        if count > max(1, len(re.findall(r"^namespace kozero\S* \{$", text, re.MULTILINE))):
+            yield f"{path}: {count} anonymous namespaces; one is enough"
+
+
+def opening_sentence(source):
+    for path in files(source, *CODE):
+        if not (source / path).read_text().splitlines()[2].startswith(f"// {path.name}: "):
+            yield f"{path}: its third line is not '// {path.name}: ' and what it is"
+
+
 def formatted(source):
     """As clang-format 14 writes them: other versions differ in a few places."""
     paths = [str(path) for path in files(source, *CODE, ".cu")]
@@ -122,7 +136,7 @@ def formatted(source):
 
 
 RULES = (mpi_only_in_distributed, stage_only_where_named, spdx_lines, file_length, ascii_only, include_paths, file_names,
-         parse, formatted)
+         parse, anonymous_namespaces, opening_sentence, formatted)
 
 
 def main():
