@@ -21,8 +21,8 @@ double published_peak(const std::string& name, bool sixteen_bits) {
     const char* name;
     double sixteen_bits, f32;
   };
-  // The first that the name contains. Dense, with sums in float, from NVIDIA's data sheets; the RTX 4090's from its
-  // architecture's white paper (2022).
+  // The first row whose name `name` contains is used. Dense, with sums in float, from NVIDIA's data sheets; the RTX
+  // 4090's from its architecture's white paper (2022).
   constexpr Peak kPeaks[] = {
       {"H100 PCIe", 756e12, 51e12}, {"H100", 989e12, 67e12},          {"GH200", 989e12, 67e12},
       {"H200", 989e12, 67e12},      {"A100", 312e12, 19.5e12},        {"B200", 2250e12, 75e12},

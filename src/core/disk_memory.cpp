@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// disk_memory.cpp: mapped files, where in them an address lies, errors of their disk, and the two threads of a stream.
+// disk_memory.cpp: mapped files, addresses in them, errors of their disk, and the two threads of a PageStream.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/statfs.h>
@@ -38,7 +38,7 @@ struct Mapping {
   const DiskMemory* owner = nullptr;
 };
 
-/// All of this process, by address.
+/// All mappings of this process, by address.
 struct Mappings {
   std::mutex mutex;
   std::map<const std::byte*, Mapping> all;
@@ -56,7 +56,7 @@ std::int64_t page_bytes() {
 
 std::string text_of(int problem) { return std::error_code(problem, std::generic_category()).message(); }
 
-/// Pages of a mapping; none where `bytes` is 0.
+/// Pages of a mapping; none if `bytes` is 0.
 struct Pages {
   std::byte* first = nullptr;
   std::int64_t bytes = 0;
@@ -64,7 +64,7 @@ struct Pages {
   int file = -1;
 };
 
-enum class Ends { outward, inward };  ///< a page that the range holds in part: taken, or left out at the range's end
+enum class Ends { outward, inward };  ///< a page partly in the range: included, or left out
 
 Pages pages_of(const PageRange& range, Ends ends) {
   Mappings& known = mappings();
@@ -85,7 +85,7 @@ Pages pages_of(const PageRange& range, Ends ends) {
 
 constexpr const char* kAdvice = "; resume from the newest checkpoint with another zero.offload_dir";
 
-/// What a signal handler needs: addresses, and a text that is ready.
+/// Data of the signal handler: addresses, and texts made beforehand.
 struct BusErrors {
   struct Interval {
     std::atomic<std::uintptr_t> first{0}, end{0};
@@ -100,8 +100,8 @@ BusErrors& bus_errors() {
   return here;
 }
 
-/// A page of ours that is touched and that the disk does not give: the process cannot go on behind that address.
-/// Others' are left to whoever handled them before.
+/// Ends the process if the disk failed to read a touched page of our mappings. Other addresses are left to the previous
+/// handler.
 void end_by_bus_error(int /*signal*/, siginfo_t* info, void* /*context*/) {
   const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
   BusErrors& errors = bus_errors();
@@ -110,10 +110,10 @@ void end_by_bus_error(int /*signal*/, siginfo_t* info, void* /*context*/) {
     static_cast<void>(write(STDERR_FILENO, errors.text.data(), errors.text.size()));
     _exit(static_cast<int>(Failure::input));
   }
-  sigaction(SIGBUS, &errors.before, nullptr);  // the access is repeated, and meets it
+  sigaction(SIGBUS, &errors.before, nullptr);  // the access is repeated, and the previous handler runs
 }
 
-/// From now on an error there says whose it is. More mappings than the table has are not told from others'.
+/// From now on a bus error in this range is reported with `who`. A full table ignores further mappings.
 void report_bus_errors(const std::string& who, const void* first, std::int64_t bytes) {
   BusErrors& errors = bus_errors();
   if (errors.text.empty()) {
@@ -144,14 +144,14 @@ void forget_bus_errors(const void* first) {
 
 std::string mebibytes(std::int64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB"; }
 
-/// Bytes that are free, the largest number where the file system does not tell.
+/// Free bytes; the largest number if the file system does not report them.
 std::int64_t free_bytes(const std::string& folder) {
   struct statvfs of = {};
   if (statvfs(folder.c_str(), &of) != 0 || of.f_blocks == 0) return std::numeric_limits<std::int64_t>::max();
   return static_cast<std::int64_t>(of.f_bavail) * static_cast<std::int64_t>(of.f_frsize);
 }
 
-/// A folder in memory would take what it is to save.
+/// Rejects a folder in memory, which would use the memory that offloading is to save.
 void refuse_memory(const std::string& folder) {
   constexpr long kTmpfs = 0x01021994;
   constexpr long kRamfs = 0x858458f6;
@@ -164,7 +164,7 @@ void refuse_memory(const std::string& folder) {
                 "on a disk of the node");
 }
 
-/// An empty file in the folder, whose name is gone. Below 0, with errno, where there can be none.
+/// An empty file in the folder, whose name is removed. Below 0, with errno, if it cannot be created.
 int nameless_file(const std::string& folder) {
   std::string name = folder + "/.kozero-offload-XXXXXX";
   const int file = mkostemp(name.data(), O_CLOEXEC);
@@ -172,13 +172,13 @@ int nameless_file(const std::string& folder) {
   return file;
 }
 
-/// A file of `bytes` whose blocks are reserved and whose name is gone.
+/// A file of `bytes` whose blocks are reserved and whose name is removed.
 int make_file(const std::string& folder, const std::string& what, std::int64_t bytes) {
   const int file = nameless_file(folder);
   if (file < 0) refuse_folder(folder, "no file can be made there: " + text_of(errno));
   int problem = EINTR;
   while (problem == EINTR) problem = fallocate(file, 0, 0, bytes) == 0 ? 0 : errno;
-  if (problem == EOPNOTSUPP) {  // this file system reserves nothing: a full one is met when pages are written
+  if (problem == EOPNOTSUPP) {  // the file system cannot reserve: if full, writing pages fails
     problem = free_bytes(folder) < bytes ? ENOSPC : ftruncate(file, bytes) == 0 ? 0 : errno;
   }
   if (problem == 0) return file;
@@ -188,7 +188,7 @@ int make_file(const std::string& folder, const std::string& what, std::int64_t b
                                   " are free); give a folder on a larger disk, or use more ranks");
 }
 
-/// The kernel cuts a longer request to its read-ahead window, and drops the rest.
+/// Asks in small requests, since the kernel cuts a longer one to its read-ahead window and drops the rest.
 void ask_for(const Pages& pages) {
   constexpr std::int64_t kRequest = std::int64_t{128} << 10;
   for (std::int64_t at = 0; at < pages.bytes; at += kRequest) {
@@ -203,7 +203,7 @@ void populate(const PageRange& range, int how) {
   if (pages.bytes == 0) return;
   ask_for(pages);
   if (madvise(pages.first, static_cast<std::size_t>(pages.bytes), how) == 0) return;
-  if (errno == EINVAL) return;  // a kernel before 5.14: pages come when they are touched
+  if (errno == EINVAL) return;  // a kernel before 5.14: pages are read when touched
   throw Error(Failure::input,
               name_on_disk(pages.first) + ": " + (errno == EFAULT ? text_of(EIO) : text_of(errno)) + kAdvice);
 }
@@ -266,7 +266,7 @@ DiskMemory::~DiskMemory() {
 void release_pages(const PageRange& range) {
   const Pages pages = pages_of(range, Ends::inward);
   if (pages.bytes == 0) return;
-  // Without a mapping of their own the pages are the system's cache alone, which it writes and drops as it needs.
+  // Unmapped pages are only in the system's cache, which the system writes and drops as needed.
   static_cast<void>(madvise(pages.first, static_cast<std::size_t>(pages.bytes), MADV_DONTNEED));
   static_cast<void>(sync_file_range(pages.file, pages.offset, pages.bytes, SYNC_FILE_RANGE_WRITE));
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// error.cpp: escapes for one-line texts, the nearest accepted name for "did you mean", and the failure report on stderr
-// and in the run's log.
+// error.cpp: escapes of control characters (U+0000 to U+001F, U+007F, U+0080 to U+009F), the nearest accepted name, and
+// the failure report: stderr first, then the reporter on a thread. At most one call waits for a reporter that hangs.
 #include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -25,8 +25,6 @@
 
 namespace kozero {
 
-// Escapes of control characters: U+0000 to U+001F, U+007F, and U+0080 to U+009F in UTF-8.
-
 namespace {
 
 std::string escape_of(unsigned code, const char* prefix, int digits) {
@@ -35,7 +33,7 @@ std::string escape_of(unsigned code, const char* prefix, int digits) {
   return text;
 }
 
-/// Whether the text begins as a line of details does (distributed::details): "[rank 1]   ". The line break before it
+/// Whether the text begins like a line of details (distributed::details): "[rank 1]   ". The line break before it
 /// stays.
 bool begins_details(std::string_view text) {
   constexpr std::string_view kBegin = "[rank ";
@@ -63,7 +61,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kRecordPatience = 3s;
 constexpr auto kLauncherPatience = 1s;
-constexpr auto kLauncherPause = 100ms;  // for the launcher to hand on what it took
+constexpr auto kLauncherPause = 100ms;  // for the launcher to forward the bytes it read
 
 struct Reports {
   std::mutex mutex;
@@ -100,7 +98,7 @@ void record(int status, const std::string& line) {
   try {
     std::thread(std::move(task)).detach();
   } catch (const std::system_error&) {
-    return reporter(status, line);  // no thread can be had
+    return reporter(status, line);  // no thread can be started
   }
   recorded.wait_for(kRecordPatience);
 }
@@ -175,8 +173,6 @@ std::string nearest_name(const std::string& given, const std::string* first, con
   }
   return nearest;
 }
-
-// Stderr, then the reporter on a thread that is waited for in vain at most once.
 
 void tell_exit_status(int status) {
   const char* path = std::getenv("KOZERO_STATUS_FILE");

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// host.cpp: the CPUs of this process, asked of the scheduler, of OpenMP and of /sys; stacks for signal handlers.
+// host.cpp: the CPUs of this process from the scheduler, OpenMP and /sys; stacks for signal handlers.
 #include <sched.h>
 #include <sys/auxv.h>
 #include <algorithm>
@@ -31,7 +31,7 @@ void add_places_of_openmp([[maybe_unused]] std::set<int>& cpus) {
 #endif
 }
 
-/// The CPUs on which some thread of this process may run. Empty where the system does not tell.
+/// The CPUs on which some thread of this process may run. Empty if the system does not report them.
 cpu_set_t cpus_of_all_threads() {
   cpu_set_t all;
   CPU_ZERO(&all);
@@ -46,7 +46,7 @@ cpu_set_t cpus_of_all_threads() {
   return all;
 }
 
-/// The lowest CPU of the core that `cpu` belongs to; itself where the system does not tell.
+/// The lowest CPU of the core that `cpu` belongs to; `cpu` if the system does not report it.
 int first_sibling(int cpu) {
   std::ifstream siblings("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
   int first = cpu;
@@ -59,7 +59,7 @@ class SignalStack {
   SignalStack() {
     stack_t now{};
     if (sigaltstack(nullptr, &now) != 0 || (now.ss_flags & SS_DISABLE) == 0) return;
-    // The system's minimum holds the registers, of which AVX-512 and AMX have several KiB.
+    // The system's minimum includes the saved registers: several KiB with AVX-512 and AMX.
     memory_.resize(static_cast<std::size_t>(MINSIGSTKSZ) + getauxval(AT_MINSIGSTKSZ) + kForHandlers);
     const stack_t mine{memory_.data(), 0, memory_.size()};
     sigaltstack(&mine, nullptr);
@@ -130,7 +130,7 @@ void use_signal_stack() { thread_local const SignalStack kStack; }
 
 void run_on_any_cpu() {
   const cpu_set_t all = cpus_of_all_threads();
-  // Where it is refused the thread stays on one core: slower, not wrong.
+  // If the system refuses, the thread stays on one core: slower, not wrong.
   if (CPU_COUNT(&all) > 0) static_cast<void>(sched_setaffinity(0, sizeof(all), &all));
 }
 

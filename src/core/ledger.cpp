@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// ledger.cpp: allocation on large pages, zeroed by the threads that compute on it; sums by category.
 #if defined(__linux__)
 #include <sys/mman.h>
 #include <unistd.h>
@@ -14,8 +15,8 @@ namespace {
 
 constexpr std::int64_t kWord = sizeof(std::uint64_t);
 
-/// Asks for 2 MiB pages under host memory: fewer misses when a product or a stream walks through it. Where the kernel
-/// refuses, nothing changes but the speed. Blocks smaller than `kLarge` share their pages with others.
+/// Asks for 2 MiB pages under host memory, for fewer TLB misses in matrix products and long passes. If the kernel
+/// refuses, only the speed changes. Blocks smaller than `kLarge` share their pages with others.
 void ask_for_large_pages([[maybe_unused]] void* memory, [[maybe_unused]] std::int64_t bytes) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
   constexpr std::int64_t kLarge = std::int64_t{1} << 20;
@@ -27,7 +28,7 @@ void ask_for_large_pages([[maybe_unused]] void* memory, [[maybe_unused]] std::in
 #endif
 }
 
-/// Zeroes memory on the threads that will compute on it, in the static schedule the kernels use.
+/// Zeroes memory on the threads that will compute on it, in the static schedule of the kernels.
 void first_touch(const Vector<std::uint64_t>& words) {
   const Device space;
   // Cuda's own index has 32 bits.

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// parameter_table.cpp: aligned places of tensors in units, overlaps of tensors with ranges, and the buffers of slots.
 #include <algorithm>
 #include <functional>
 #include <numeric>

@@ -11,7 +11,7 @@
 namespace kozero {
 namespace {
 
-/// A bijective mixer of 64 bits (Stafford's variant 13 of the MurmurHash3 finaliser).
+/// A bijective mixer of 64 bits (Stafford's variant 13 of the MurmurHash3 finalizer).
 std::uint64_t mixed(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;

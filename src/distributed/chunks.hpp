@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// chunks.hpp: shards cut into chunks that fit a buffer, and sums and copies of chunks on all threads of a rank.
+// chunks.hpp: shards cut into chunks that fit a buffer, and sums and copies of host memory on all threads of a rank.
 //   chunk k of rank r: elements [begin(r) + k * extent, ...), size(r, k) of them, 0 past the end of its shard
 #pragma once
 #include <algorithm>
@@ -10,8 +10,7 @@
 
 namespace kozero::distributed {
 
-// All shards are cut into chunks of one extent; the k-th chunks of all ranks are exchanged together.
-
+/// All shards are cut into chunks of one extent; the k-th chunks of all ranks are exchanged together.
 class Chunks {
  public:
   /// `extent`: elements of a chunk, > 0.
@@ -34,8 +33,6 @@ constexpr std::int64_t chunk_extent(std::int64_t bytes, int num_parts, std::int6
   const std::int64_t elements = bytes / std::max(num_parts, 1) / element_size;
   return std::max(elements / kAlignment, std::int64_t{1}) * kAlignment;
 }
-
-// Host-memory operations of the back ends, on all threads of this rank.
 
 /// out[i] = ((source_0[i] + source_1[i]) + source_2[i]) + ...  for i < extent. `out` may be one of the sources.
 void sum_in_order(const float* const* sources, std::int64_t num_sources, std::int64_t extent, float* out);

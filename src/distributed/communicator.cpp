@@ -22,8 +22,6 @@
 
 namespace kozero::distributed {
 
-// The defaults that ask the system.
-
 std::int64_t free_shared_memory() {
   struct statvfs status {};
   if (statvfs("/dev/shm", &status) != 0) return 0;
@@ -38,8 +36,6 @@ int simulated_ranks_per_node() {
 }
 
 void print_notice(const std::string& line) { std::cerr << line << std::endl; }
-
-// What ranks agree on through control traffic alone.
 
 std::vector<std::string> gather_text(Communicator& comm, const std::string& text) {
   const auto lengths = from_all_ranks(comm, text.size());
@@ -63,11 +59,9 @@ void agree(Communicator& comm, int status, const std::string& message) {
               Error::Seen::by_all_ranks);
 }
 
-// One rank's collectives are copies inside its device memory, put on the stream of the kernels.
-
 namespace {
 
-/// to += from. No member: nvcc takes no lambda of a private one.
+/// to += from. Not a member, since nvcc rejects device lambdas in private member functions.
 void add(const float* from, float* to, std::int64_t extent) {
   Kokkos::parallel_for(
       "kozero::distributed::self::add", Kokkos::RangePolicy<Device, Kokkos::IndexType<std::int64_t>>(0, extent),
@@ -127,8 +121,6 @@ class ControlCommunicator final : public GroupCommunicator {
 }  // namespace
 
 std::unique_ptr<Communicator> make_self_communicator() { return std::make_unique<SelfCommunicator>(); }
-
-// A group communicator that moves no data, and the checks that use one.
 
 std::unique_ptr<Communicator> checked(std::unique_ptr<Communicator> comm, const Ranks& ranks, GroupTraits traits) {
   traits.label = "checks";

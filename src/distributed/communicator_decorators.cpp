@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// communicator_decorators.cpp: comparison of calls, counts of bytes from the partition, and staging chunk by chunk.
+// communicator_decorators.cpp: calls gathered and compared with rank 0's, bytes counted from the partition, and
+// staging: the k-th chunks of all shards lie side by side in the buffer, as a small array.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -14,16 +15,14 @@
 
 namespace kozero::distributed {
 
-// What each rank calls, gathered and compared with rank 0's.
-
 namespace {
 
-/// What a rank calls.
+/// A rank's call, compared with rank 0's.
 struct Called {
   std::int64_t call = 0;
-  std::int64_t count = 0;  // < 0: the ranks' may differ
+  std::int64_t count = 0;  // < 0: may differ between ranks
   std::int64_t element_size = 0;
-  std::int64_t ranks = 0;  // whose arrays are added; 0: all, or no sum
+  std::int64_t ranks = 0;  // number of ranks whose arrays are added; 0: all, or no sum
   bool operator==(const Called&) const = default;
 };
 
@@ -38,7 +37,7 @@ std::string words(const Called& called) {
   return name + " of " + std::to_string(called.count) + elements + " bytes";
 }
 
-/// An event that adds its seconds, and those that `comm` waited in it, to a row.
+/// An event that adds its seconds, and the seconds that `comm` waited during it, to a row.
 class Stopwatch {
  public:
   Stopwatch(CollectiveCount& row, const Communicator& comm)
@@ -109,7 +108,7 @@ Pending CheckedCommunicator::start_all_gather(const void* shard, void* full, con
 }
 
 void* CheckedCommunicator::share(const std::string& label, std::int64_t bytes) {
-  check(Call::share, -1, 0);  // the ranks' shares may differ
+  check(Call::share, -1, 0);  // sizes may differ between ranks
   return inner().share(label, bytes);
 }
 
@@ -127,8 +126,6 @@ std::string CheckedCommunicator::broadcast_control(const std::string& bytes) {
   check(Call::broadcast_control, -1, 0);
   return inner().broadcast_control(bytes);
 }
-
-// The bytes of each collective follow from the partition.
 
 void CollectiveCounts::reset() {
   for (CollectiveCount& row : rows_) {
@@ -185,8 +182,6 @@ void CountedCommunicator::wait_until_reusable(Pending pending) {
   inner().wait_until_reusable(pending);
 }
 
-// Chunks of every shard, side by side in the staging buffer, as a small array of their own.
-
 std::int64_t StagedCommunicator::buffer_bytes(int size, std::int64_t staging_bytes) {
   return std::max(staging_bytes, (size + 1) * kAlignment * kLargestElement);
 }
@@ -212,7 +207,7 @@ Pending StagedCommunicator::start_reduce_scatter(const float* full, float* shard
   const int owners = partition.num_owners();
   const Partition staged(chunks.extent() * owners, size(), owners);
   auto* host = reinterpret_cast<float*>(buffer_.data());
-  float* sum = host + (fold.onto ? staged.extent() : staged.begin(rank()));  // what it adds onto lies apart
+  float* sum = host + (fold.onto ? staged.extent() : staged.begin(rank()));  // with `onto`, apart from the addends
   const bool sends = rank() < fold.num_ranks(size());
   for (std::int64_t k = 0; k < chunks.count(); ++k) {
     for (int r = 0; r < size() && sends; ++r) {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// distributed_array.cpp: where the units of an array lie, and the collective of each pair of placements.
+// distributed_array.cpp: the memory of an array's units, and the collectives between each pair of placements.
 #include <numeric>
 #include <type_traits>
 #include <utility>
@@ -196,7 +196,7 @@ Transfer<T> redistribute(const DistributedArray<T>& source, const DistributedArr
   Communicator& comm = mesh.all();
   const bool adds_later = fold.onto && !comm.adds_in_order() && mesh.is_last_group();
   Vector<T> sum = adds_later ? source.shard(unit) : destination.shard(unit);
-  if (!mesh.is_last_group()) sum = slice(source.full(unit), 0, 0);  // this rank gets no part of it
+  if (!mesh.is_last_group()) sum = slice(source.full(unit), 0, 0);  // this rank receives no part of the sum
   const Partition of_last_group(partition.extent(), comm.size(), mesh.group().size());
   transfer.comm_ = &comm;
   transfer.pending_ = start_reduce(comm, source.full(unit), sum, of_last_group, comm.adds_in_order() ? fold : Fold());

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// environment.cpp: the launcher's environment variables; start and end of MPI; the ranks of this node.
+// environment.cpp: the launcher's environment variables; start and end of MPI, watched by two threads; this node's
+// ranks.
 #include <mpi.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -30,7 +31,7 @@ namespace {
 
 std::atomic<int> rank_of_mpi{-1};  // -1: MPI is not up
 
-/// 0 where it is not set.
+/// 0 if the variable is not set.
 int number_in(const Variables& variables, const char* name) {
   const char* text = variables(name);
   return text == nullptr ? 0 : std::atoi(text);
@@ -44,9 +45,9 @@ constexpr std::int64_t kSharedMemoryOfUcx = 8 << 20;    // bytes per rank, with 
 constexpr std::chrono::milliseconds kLastProgress{25};  // rank 0 gets rid of the heartbeat's last messages
 constexpr std::chrono::milliseconds kOthersEnter{50};   // then all ranks but 0 enter MPI_Finalize
 
-/// The CPUs that each of the node's ranks may run on, in the same form.
+/// The CPUs that each rank of the node may run on, as text.
 std::vector<std::string> cpus_of_all(MPI_Comm node, int local_ranks) {
-  constexpr int kLength = 4096;  // of more ranges than any machine's
+  constexpr int kLength = 4096;  // more than any machine's ranges need
   std::string mine = as_ranges(allowed_cpus());
   mine.resize(kLength, '\0');
   std::string all(static_cast<std::size_t>(local_ranks) * kLength, '\0');
@@ -56,8 +57,8 @@ std::vector<std::string> cpus_of_all(MPI_Comm node, int local_ranks) {
   return each;
 }
 
-/// In a small /dev/shm, UCX's transport "posix" fails, and with it MPI_Init: it takes 4.1 MiB per rank. So it is left
-/// out, unless the user names the transports.
+/// With a small /dev/shm, UCX's transport "posix", which needs 4.1 MiB per rank, fails, and with it MPI_Init. So this
+/// transport is excluded, unless the user set the transports.
 void spare_small_shared_memory() {
   struct statvfs shared {};
   if (statvfs("/dev/shm", &shared) != 0) return;
@@ -74,7 +75,7 @@ int start_mpi(int* argc, char*** argv) {
   return provided;
 }
 
-/// What every rank was given: one that may not be called by two threads makes that so for all.
+/// Whether all ranks were given MPI_THREAD_MULTIPLE.
 bool all_thread_multiple(int provided) {
   int lowest = provided == MPI_THREAD_MULTIPLE ? 1 : 0;
   const BlockingCall call("MPI_Allreduce");
@@ -125,8 +126,6 @@ int unused_slurm_tasks(const Variables& variables) {
   const int tasks = number_in(variables, "SLURM_NTASKS");
   return tasks > 1 ? tasks : 0;
 }
-
-// MPI started and ended once, watched by two threads; the ranks of this node counted.
 
 struct Environment::Threads {
   Watchdog watchdog;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// group_communicator.cpp: MPI's error texts, the messages of waits that ended, and control traffic by nonblocking
-// collectives.
+// group_communicator.cpp: MPI's error texts, the reports of waits that timed out, and control traffic by MPI's
+// nonblocking collectives, so that a wait can yield and time out.
 #include <mpi.h>
 #include <algorithm>
 #include <array>
@@ -20,8 +20,6 @@
 #include "src/distributed/liveness/watchdog.hpp"
 
 namespace kozero::distributed {
-
-// MPI's codes in words.
 
 void check_mpi(int code, const char* call) {
   if (code == MPI_SUCCESS) return;
@@ -61,7 +59,7 @@ namespace {
 constexpr std::size_t kCollectives = 4;  // named in a report
 constexpr std::size_t kRanks = 8;
 
-/// The numbers that the ranks of `comm` have in the job.
+/// The job's rank number of each rank of `comm`.
 std::vector<int> ranks_in_job(MPI_Comm comm, int size) {
   std::vector<int> own(static_cast<std::size_t>(size));
   std::iota(own.begin(), own.end(), 0);
@@ -77,7 +75,7 @@ std::vector<int> ranks_in_job(MPI_Comm comm, int size) {
 }
 
 constexpr std::int64_t kControlMessage = std::int64_t{1} << 30;
-constexpr int kTag = 0;  // of messages; others are a back end's own
+constexpr int kTag = 0;  // of messages; back ends use other tags
 
 }  // namespace
 
@@ -106,8 +104,6 @@ std::string details(int rank) {
   }
   return text;
 }
-
-// Control traffic by MPI's nonblocking collectives, so that a wait can yield and end.
 
 void keep_for_ever(std::shared_ptr<void> memory) {
   static std::mutex mutex;

@@ -1,8 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // group_communicator.hpp: the base of all back ends for several ranks: control traffic, waits with timeouts, and error
-// texts. Every return code of MPI is checked. A wait ends in Error(communication) after comm.timeout_s. After a rank
-// was lost, every later collective throws, and no destructor makes a collective call.
+// texts. Every return code of MPI is checked. A wait ends in Error(communication) after comm.timeout_s:
+//   rank 1 waited 4.0 s in gather_control for rank 0 on a (process 12), which gave no sign of life for 4.1 s: it is ...
+//   [rank 1] newest collectives here: 811 all_gather of shm for unit 3 (4096 bytes) in step 12, forward_backward; ...
+//   [rank 1] rank 0 on a (process 12): step 12, forward_backward, unit 2, working after all_gather 810 of shm ...
+// After a rank was lost, every later collective throws, and no destructor makes a collective call.
 #pragma once
 #include <mpi.h>
 #include <memory>
@@ -23,11 +26,6 @@ MPI_Comm mpi_comm(const Ranks& ranks);
 Ranks ranks_of(MPI_Comm comm, int rank, int size);
 Ranks ranks_of(MPI_Comm comm);
 
-// Error texts of a wait that timed out, shared by all back ends.
-//   rank 1 waited 4.0 s in gather_control for rank 0 on a (process 12), which gave no sign of life for 4.1 s: it is ...
-//   [rank 1] newest collectives here: 811 all_gather of shm for unit 3 (4096 bytes) in step 12, forward_backward; ...
-//   [rank 1] rank 0 on a (process 12): step 12, forward_backward, unit 2, working after all_gather 810 of shm ...
-
 inline constexpr const char* kLostOrTooShort = ": it is lost, or comm.timeout_s is too short";
 inline constexpr const char* kFarBehind = ": it is far behind, or comm.timeout_s is too short";
 /// The name of the awaited rank if the waiting rank cannot tell which rank is missing.
@@ -45,9 +43,8 @@ std::string lost_rank(int rank);
 /// The lines after the error text, each after a line break: this rank's newest collectives, and each rank's position.
 std::string details(int rank);
 
-// After a rank was lost, buffers of requests under way are never freed, since a late message would overwrite memory
-// reused for something else. The caller keeps the arrays that it passed: main ends the process before it unwinds.
-
+/// After a rank was lost, buffers of requests under way are never freed, since a late message would overwrite memory
+/// reused for something else. The caller keeps the arrays that it passed: main ends the process before it unwinds.
 /// At most `capacity` messages under way, with the peer rank of each.
 class PendingMessages {
  public:

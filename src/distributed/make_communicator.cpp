@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// make_communicator.cpp: the table of back ends. A new one is a row here and a file of its own.
+// make_communicator.cpp: the table of back ends, and the choice that `auto` makes. A new back end is a row here and a
+// source file.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -20,7 +21,7 @@
 namespace kozero::distributed {
 namespace {
 
-// What `auto` means for these ranks; one line where it is not what they would expect.
+// The back end that `auto` chooses for these ranks; prints one line if a user would expect a faster one.
 std::string choose(const Ranks& ranks, const CommunicatorOptions& options) {
   if (ranks.size() == 1) return "self";
   const std::string for_nccl = kHostIsDevice ? "" : nccl_unavailable_reason(ranks);
@@ -45,10 +46,10 @@ struct BackEnd {
   const char* name;
   int most_ranks;
   bool reads_device_memory;
-  /// Why it cannot serve these ranks and what to take, "" where it can. Collective.
+  /// Why the back end cannot serve these ranks and what to use instead; "" if it can. Collective.
   std::string (*refusal)(const Ranks&, const CommunicatorOptions&);
   std::unique_ptr<Communicator> (*make)(const Ranks&, MemoryLedger&, const CommunicatorOptions&);
-  /// What make takes on one of `size` ranks, for a plan.
+  /// Books what `make` allocates on one of `size` ranks, for a plan.
   void (*book)(int size, MemoryLedger&, const CommunicatorOptions&);
 };
 
@@ -56,7 +57,7 @@ std::string with_advice(const std::string& reason, const char* advice) {
   return reason.empty() ? "" : reason + "; " + advice;
 }
 
-/// Whether so many ranks are on several nodes, equally many on each.
+/// Whether `size` ranks are on several nodes, equally many on each.
 bool spans_nodes(int size, int ranks_per_node) {
   return ranks_per_node > 0 && ranks_per_node < size && size % ranks_per_node == 0;
 }
@@ -104,23 +105,23 @@ std::string too_many(const BackEnd& row, int size) {
   return "it serves " + most + ", not " + std::to_string(size) + "; take auto";
 }
 
-/// The row of a name that check_backend_name accepted, but for `auto`.
+/// The row of a name that check_backend_name accepted, except `auto`.
 const BackEnd& back_end(const std::string& name) {
   return *std::ranges::find_if(kBackEnds, [&](const BackEnd& row) { return name == row.name; });
 }
 
 std::string backend_on(int size, const std::string& backend) { return size == 1 ? "self" : backend; }
 
-/// Of a group's communicator, which gathers alone: it adds nothing, and needs no buffers for addends.
+/// Options for a group's communicator. It only gathers, so it needs no buffers for addends.
 CommunicatorOptions options_of_group(CommunicatorOptions options, const std::string& backend) {
   constexpr std::int64_t kLeastBuffer = std::int64_t{64} << 10;
   if (backend == "mpi" && kHostIsDevice) options.chunk_bytes = std::min(options.chunk_bytes, kLeastBuffer);
   options.exact = false;
-  options.notice = [](const std::string&) {};  // that of all ranks has said it
+  options.notice = [](const std::string&) {};  // the communicator of all ranks printed it
   return options;
 }
 
-/// Replicas gather alone too, and are `ranks_per_group` ranks apart.
+/// Options for the replicas' communicator, whose ranks are `ranks_per_group` apart. It only gathers too.
 CommunicatorOptions options_of_replicas(const CommunicatorOptions& options, const std::string& backend,
                                         int ranks_per_group) {
   CommunicatorOptions of_axis = options_of_group(options, backend);
@@ -198,7 +199,7 @@ MeshCommunicators make_mesh(const std::string& backend, const Ranks& ranks, int 
   if (!has_groups) return mesh;
   require(ranks.size() % ranks_per_group == 0, "make_mesh: the ranks are no whole number of groups");
   const std::string name = mesh.all->name();
-  // One axis may fail on some ranks alone: all learn it.
+  // An axis may fail on some ranks only: all ranks agree on the outcome.
   const RanksOfColor group(ranks, ranks.rank() / ranks_per_group);
   agreed(*mesh.all, [&] {
     const std::string of_group = backend_on(ranks_per_group, name);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // ordered_sum.hpp: functor that adds received addends in rank order, run on a stream.
-//   out[i] = (((onto[i] + x_0[i]) + x_1[i]) + ...)     x_own is `own`; the others lie in `received` in rank order
+//   out[i] = (((onto[i] + x_0[i]) + x_1[i]) + ...)     x_own is `own`; `received` has the others in rank order
 // Elements are independent: `out` may be `onto` or `own`. This header is separate because sources without Kokkos
 // include device_stream.hpp.
 #pragma once

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// test_device.cpp: the table of published peaks, and the name and memory of this build's device.
 #include <catch2/catch_test_macros.hpp>
 
 #include <kozero/core/device.hpp>

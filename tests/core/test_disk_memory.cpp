@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_disk_memory.cpp: arrays in mapped files keep their values, take no memory after release, and fail in one line.
+// test_disk_memory.cpp: arrays in mapped files keep their values, use no memory after release, and fail in one line.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -118,7 +118,7 @@ TEST_CASE("a stream passes over its parts again and again, with few of them in m
       }
     }
   }
-  // A part's first and last page may be its neighbours' too.
+  // A part may share its first and last page with its neighbors.
   CHECK(most <= budget + 5 * 4 * 4 * kPage);
   std::int64_t wrong = 0;
   for (std::int64_t j = 0; j < kParts * kPart; ++j) {

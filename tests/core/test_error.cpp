@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// test_error.cpp: nearest names, escapes in one-line texts, and broken invariants.
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <string>

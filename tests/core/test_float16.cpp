@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // test_float16.cpp: every 16-bit pattern against the definition of binary16; rounding against the nearest of two
-// neighbours, found in double.
+// neighbors, found in double.
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <limits>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint32_t kInfinity = 0x7C00U;
 
-/// (-1)^sign 2^(e - 15) (1 + f / 1024), or 2^-14 f / 1024 where e = 0: exact in double.
+/// (-1)^sign 2^(e - 15) (1 + f / 1024), or 2^-14 f / 1024 if e = 0: exact in double.
 double defined(std::uint32_t bits) {
   const auto exponent = static_cast<int>((bits >> 10) & 31U);
   const auto fraction = static_cast<double>(bits & 1023U) / 1024.0;

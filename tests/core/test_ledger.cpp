@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// test_ledger.cpp: planned and allocated memory are booked alike; memory is zeroed; slices of planned memory.
 #include <catch2/catch_test_macros.hpp>
 
 #include <kozero/core/ledger.hpp>

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// test_parameter_table.cpp: places of tensors in units, ranks' shards, initial values of any range, slot buffers.
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <vector>

@@ -15,9 +15,6 @@
 
 namespace kozero {
 
-// The GPU that this rank computes on, as its driver describes it. On a host build there is no GPU, and device memory is
-// host memory.
-
 /// Whether device memory is host memory, so that the host reads and writes it.
 inline constexpr bool kHostIsDevice = Kokkos::SpaceAccessibility<Kokkos::HostSpace, DeviceMemory>::accessible;
 
@@ -53,11 +50,10 @@ class HostMemory final : public MemorySource {
   std::vector<void*> owned_;
 };
 
-// Copies between host and device memory, executed in order, while kernels run and the host works.
-//   copies.start(to, from, bytes); ... copies.wait()
-// On a host build both memories are the same, and only tests copy: start fills `to` with NaN and wait copies, so that a
-// test detects a use of either array between the two calls.
-
+/// Copies between host and device memory, executed in order, while kernels run and the host works.
+///   copies.start(to, from, bytes); ... copies.wait()
+/// On a host build both memories are the same, and only tests copy: start fills `to` with NaN and wait copies, so that
+/// a test detects a use of either array between the two calls.
 class DeviceCopies {
  public:
   DeviceCopies();
@@ -77,11 +73,10 @@ class DeviceCopies {
   std::unique_ptr<Lane> lane_;
 };
 
-// Marks on the stream of the kernels, set without waiting, and the seconds between two marks.
-//   const auto begin = marks.set(); ... kernels ...; const auto end = marks.set(); fence; marks.seconds(begin, end)
-// On a GPU a mark is an event, recorded when the kernels before it are done. On a host, where a kernel is done when its
-// call returns, a mark is the time of the call.
-
+/// Marks on the stream of the kernels, set without waiting, and the seconds between two marks.
+///   const auto begin = marks.set(); ... kernels ...; const auto end = marks.set(); fence; marks.seconds(begin, end)
+/// On a GPU a mark is an event, recorded when the kernels before it are done. On a host, where a kernel is done when
+/// its call returns, a mark is the time of the call.
 class DeviceMarks {
  public:
   DeviceMarks();

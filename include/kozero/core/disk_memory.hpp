@@ -71,11 +71,10 @@ void read_ahead(const PageRange& range);
 /// No effect on other memory.
 void read_pages(const PageRange& range);
 
-// Reads the parts of arrays ahead of a cyclic use, such as the optimizer's updates.
-//   for each part:  await(); use it; release()
-// One thread reads the parts that follow the part in use, as long as all parts in memory take at most `bytes`. After
-// the last part it reads the next cycle's first parts, while other work goes on. Another thread drops released parts.
-
+/// Reads the parts of arrays ahead of a cyclic use, such as the optimizer's updates.
+///   for each part:  await(); use it; release()
+/// One thread reads the parts that follow the part in use, as long as all parts in memory take at most `bytes`. After
+/// the last part it reads the next cycle's first parts, while other work goes on. Another thread drops released parts.
 class PageStream {
  public:
   /// A part may have ranges of several arrays; ranges outside a DiskMemory are ignored. Two parts may be in memory at a

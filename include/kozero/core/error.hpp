@@ -2,9 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // error.hpp: the exception type, the exit status of each kind of failure, and the report of a failing process.
 //   throw Error(Failure::deck, "model.heads = 0: accepted are 1 and more")
-// Code that detects a failure throws; main alone catches, prints one line and returns the status. report_failure()
-// writes that line where a process must end without returning to main. An error that every rank throws with the same
-// text is Seen::by_all_ranks: main then ends the job in good order instead of aborting it.
+//   report_failure(5, "[rank 1] error: ...");                                    any thread; `status`: the exit status
+//   set_failure_reporter([](int status, const std::string& line) { ... });       records it in files
+// Code that detects a failure throws; main alone catches, prints one line and returns the status. An error that every
+// rank throws with the same text is Seen::by_all_ranks: main then ends the job in good order instead of aborting it.
+// report_failure() writes the line when a process ends before its work is done: from main, from a watchdog thread, or
+// before members are destroyed (destructors may wait for a dead disk or a lost rank). It writes the line to stderr, in
+// one write. Then a separate thread calls the reporter; report_failure() waits at most 3 s for the reporter, in case a
+// disk hangs. Only the first report of a process is written; a later call waits for the first to end.
 #pragma once
 #include <functional>
 #include <stdexcept>
@@ -45,21 +50,13 @@ class Error : public std::runtime_error {
   Seen seen_;
 };
 
-/// Throws Error(internal, text) where an invariant does not hold. No side effects belong in `holds`.
+/// Throws Error(internal, text) if `holds` is false: an invariant is broken. `holds` must have no side effects.
 inline void require(bool holds, const std::string& text) {
   if (!holds) throw Error(Failure::internal, text);
 }
 
-/// The name among `accepted` nearest to `given` by edit distance, or "" where none is near.
+/// The name among `accepted` nearest to `given` by edit distance, or "" if none is near.
 std::string nearest_name(const std::string& given, const std::string* first, const std::string* last);
-
-// The line that a process prints when it ends before its work is done: from main, from a watchdog thread,
-// or before members are destroyed (destructors may wait for a dead disk or a lost rank).
-//   report_failure(5, "[rank 1] error: ...");                                    any thread; `status`: the exit status
-//   set_failure_reporter([](int status, const std::string& line) { ... });       records it in files
-// The line goes to stderr first, in one write. Then a separate thread calls the reporter; report_failure() waits at
-// most 3 s for the reporter, in case a disk hangs. Only the first report of a process is written; a later call waits
-// for the first to end.
 
 /// Must neither throw nor call MPI. The reporter may outlive the objects of the thread that set it, so it must own all
 /// that it uses.

@@ -1,7 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // host.hpp: the CPUs that this process may use, stacks for signal handlers, and copies that bypass the caches.
-// The header includes no Kokkos, since sources compiled for the host alone include it.
+// stream_line and stream_copy bypass the caches, for data read much later or by another core. A normal store first
+// reads the cache line that it writes, a third of a copy's traffic. memcpy bypasses the caches only if one call exceeds
+// the last-level cache. The header includes no Kokkos, since sources compiled for the host alone include it.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -9,8 +11,6 @@
 #include <vector>
 
 namespace kozero {
-
-// The CPUs that this process may run on, and their cores.
 
 /// CPU numbers, ascending.
 using CpuSet = std::vector<int>;
@@ -48,10 +48,6 @@ void use_signal_stack();
 
 namespace kozero {
 
-// Stores that bypass the caches, for data read much later or by another core. A normal store first reads the cache line
-// that it writes, a third of a copy's traffic. memcpy bypasses the caches only if one call exceeds the last-level
-// cache.
-
 inline constexpr std::int64_t kCacheLine = 64;  ///< bytes
 #if defined(KOZERO_STREAMS) && defined(__AVX512F__)
 inline constexpr std::int64_t kStreamAlignment = 64;  ///< bytes: alignment of a streamed line
@@ -83,7 +79,7 @@ inline void end_stream() {
 #endif
 }
 
-/// memcpy of disjoint ranges by streaming stores, where `to` is aligned for them.
+/// memcpy of disjoint ranges by streaming stores if `to` is aligned for them.
 inline void stream_copy(void* to, const void* from, std::int64_t bytes) {
   auto* out = static_cast<char*>(to);
   const auto* in = static_cast<const char*>(from);

@@ -4,7 +4,7 @@
 // Every large buffer is taken from a MemoryLedger under a category and a label. A ledger that only plans returns
 // Views with a null pointer and the right extent, so `kozero plan` runs the constructors that training runs.
 // Memory is zeroed on the device's threads (first touch), aligned to 64 bytes, on large pages where the system grants
-// them, and lives as long as the ledger. Scratch divides a block of memory into the arrays of one call.
+// them, and lives as long as the ledger. Scratch divides one block of memory into the arrays of a call.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -86,11 +86,10 @@ class MemoryLedger {
   std::vector<void*> owned_;
 };
 
-// One block of memory divided into arrays that live no longer than a call.
-//   planning:  Scratch plan;             take from it     plan.bytes() is what the call needs; the arrays are null
-//   running:   Scratch scratch(memory);  take the same    arrays follow each other, aligned to 256 bytes
-// One function takes all arrays of a call. The plan and the run both call this function, so that they cannot differ.
-
+/// One block of memory divided into arrays that live no longer than a call.
+///   planning:  Scratch plan;             take from it     plan.bytes() is what the call needs; the arrays are null
+///   running:   Scratch scratch(memory);  take the same    arrays follow each other, aligned to 256 bytes
+/// One function takes all arrays of a call. The plan and the run both call this function, so that they cannot differ.
 class Scratch {
  public:
   Scratch() = default;

@@ -1,10 +1,13 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// parameter_table.hpp: the tensors of a model, the units that hold them, the ranks' shards of a unit, and the buffers
-// that units share.
-//   flat array = unit 0 | unit 1 | ...       unit = tensor, pad to 64, tensor, pad to 64, ...
-//   shard = ceil(ceil(extent / n) / 64) * 64     rank r owns [min(r*shard, extent), min((r+1)*shard, extent))
-// Every element has one owner in any configuration. The header includes no Kokkos.
+// parameter_table.hpp: the tensors of a model, the units that contain them, the ranks' shards of a unit, and the
+// buffers that units share.
+//   flat array = unit 0 | unit 1 | ...       unit = tensor, pad to 64, tensor, pad to 64, ..., pad to unit_multiple()
+// ZeRO gathers, reduces and shards units: the embedding, one or more transformer blocks, the head with the final norm.
+// A tensor belongs to one unit, except a vocabulary in blocks (model.vocab_block): each block of its rows is a unit.
+// Inside a unit every tensor, or group of tensors that one kernel reads as one matrix, is aligned to 64 elements.
+// The model fills the table once; zero, optim and io read it. Pads are zero and appear in no file, norm or count.
+// The header includes no Kokkos.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -14,13 +17,6 @@
 #include <vector>
 
 namespace kozero {
-
-// The tensors of a model and their places in units.
-//   flat array = unit 0 | unit 1 | ...       unit = tensor, pad to 64, tensor, pad to 64, ..., pad to unit_multiple()
-// ZeRO gathers, reduces and shards units: the embedding, one or more transformer blocks, the head with the final norm.
-// A tensor lies in one unit, except a vocabulary in blocks (model.vocab_block): each block of its rows is a unit.
-// Inside a unit every tensor, or group of tensors that one kernel reads as one matrix, is aligned to 64 elements.
-// The model fills the table once; zero, optim and io read it. Pads are zero and appear in no file, norm or count.
 
 inline constexpr std::int64_t kAlignment = 64;  ///< elements: 256 bytes of f32
 
@@ -86,7 +82,7 @@ struct Unit {
   std::int64_t extent = 0;  ///< elements with pads: a multiple of unit_multiple()
   std::int64_t offset = 0;  ///< of the unit's first element in the flat array
   int slot = 0;  ///< units of a slot share a few buffers, since they are used one at a time or in small groups
-  VocabularyUse vocabulary = VocabularyUse::none;  ///< other than none only where the unit is a block of a vocabulary
+  VocabularyUse vocabulary = VocabularyUse::none;  ///< not none: the unit is a block of a vocabulary
   bool trainable = true;                           ///< at least one of its rows is trainable
 };
 
@@ -142,11 +138,10 @@ class ParameterTable {
   std::vector<Unit> units_;
 };
 
-// The contiguous shards of one flat extent over n ranks.
-//   shard = ceil(ceil(extent / n) / 64) * 64     rank r owns [min(r*shard, extent), min((r+1)*shard, extent))
-// The last shards may be short or empty (unit_multiple() avoids it). Every element has one owner in any configuration.
-// With fewer owners than ranks, the last `num_owners` ranks own the shards of a partition over `num_owners` ranks.
-
+/// The contiguous shards of one flat extent over n ranks.
+///   shard = ceil(ceil(extent / n) / 64) * 64     rank r owns [min(r*shard, extent), min((r+1)*shard, extent))
+/// The last shards may be short or empty (unit_multiple() avoids it). Every element has one owner in any configuration.
+/// With fewer owners than ranks, the last `num_owners` ranks own the shards of a partition over `num_owners` ranks.
 class Partition {
  public:
   Partition(std::int64_t extent, int num_ranks) : Partition(extent, num_ranks, num_ranks) {}
@@ -186,8 +181,7 @@ struct UnitRange {
   std::int64_t first = 0;
 };
 
-// The shards that one rank of n owns, one of each unit. A flat array of these shards holds them in unit order.
-
+/// The shards that one rank of n owns, one of each unit. A flat array of these shards holds them in unit order.
 class ShardLayout {
  public:
   ShardLayout(const ParameterTable& table, int num_ranks, int rank);
@@ -206,12 +200,13 @@ class ShardLayout {
   std::int64_t extent_ = 0;
 };
 
-// The number of buffers that the units of a slot share, and the buffer of each unit.
-//   a slot whose units are used one after another has 1 + ahead buffers, that of the transformer's blocks held + ahead,
-//   never more than it has units      any other slot has one      the i-th unit of a slot uses its buffer i mod buffers
-// Units without elements need no buffer and are not counted.
-// So held + ahead consecutive units of blocks have different buffers: `held` are in use, the others are being gathered.
-
+/// The number of buffers that the units of a slot share, and the buffer of each unit.
+///   a slot whose units are used one after another has 1 + ahead buffers, that of the transformer's blocks held +
+///   ahead, never more than it has units      any other slot has one      the i-th unit of a slot uses its buffer i mod
+///   buffers
+/// Units without elements need no buffer and are not counted.
+/// So held + ahead consecutive units of blocks have different buffers: `held` are in use, the others are being
+/// gathered.
 class SlotBuffers {
  public:
   struct Buffer {

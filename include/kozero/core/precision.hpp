@@ -1,8 +1,12 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// precision.hpp: the types in which a run stores weights and activations: float, Bfloat16, Float16. The 16-bit types
-// store and convert; they have no arithmetic, since kernels compute in float. The lists here instantiate templates once
-// per type.
+// precision.hpp: the types in which a run stores weights and activations: float, Bfloat16, Float16.
+//   f32          weights are their own master
+//   bf16, fp16   weights and activations in 16 bits; master weights, moments, gradients and all sums in float
+// The 16-bit types store and convert; they have no arithmetic, since kernels compute in float. Their conversions have
+// no branch, so that loops over them become SIMD; a GPU uses its own instructions. The lists here instantiate templates
+// once per type. A further type needs a line in each list, and support by the back ends of matrix products
+// (kernels/matmul/matmul.hpp).
 #pragma once
 #include <cstdint>
 #include <Kokkos_Core.hpp>
@@ -12,12 +16,9 @@
 
 namespace kozero {
 
-// The upper half of a float, for storage: 8 bits of exponent, 8 of significand (one of them implied).
-//   Bfloat16(x) rounds to nearest, ties to even, |error| <= 2^-8 |x|       static_cast<float>(b) is exact
-// Every NaN becomes the same NaN, and an overflow becomes infinity. There is no arithmetic: kernels compute in float.
-// Both conversions are integer operations without a branch, so that loops over them become SIMD; a GPU uses its own
-// instruction.
-
+/// The upper half of a float, for storage: 8 bits of exponent, 8 of significand (one of them implied).
+///   Bfloat16(x) rounds to nearest, ties to even, |error| <= 2^-8 |x|       static_cast<float>(b) is exact
+/// Every NaN becomes the same NaN, and an overflow becomes infinity.
 class Bfloat16 {
  public:
   Bfloat16() = default;
@@ -44,13 +45,11 @@ class Bfloat16 {
 
 static_assert(sizeof(Bfloat16) == 2 && alignof(Bfloat16) == 2, "arrays of it are arrays of 16-bit words");
 
-// IEEE 754's binary16, for storage: 5 bits of exponent, 11 of significand (one of them implied).
-//   Float16(x) rounds to nearest, ties to even, |error| <= 2^-11 |x| from 2^-14 on, <= 2^-25 below; from 65520 on it is
-//   infinity       static_cast<float>(h) is exact
-// The results equal those of the processors' own conversions bit for bit, NaN included. There is no arithmetic: kernels
-// compute in float. Both conversions have no branch, so that loops over them become SIMD. They create no denormal
-// float, which a processor may flush to zero: the least subnormal here is 2^-24. A GPU uses its own instructions.
-
+/// IEEE 754's binary16, for storage: 5 bits of exponent, 11 of significand (one of them implied).
+///   Float16(x) rounds to nearest, ties to even, |error| <= 2^-11 |x| from 2^-14 on, <= 2^-25 below; from 65520 on it
+///   is infinity       static_cast<float>(h) is exact
+/// The results equal those of the processors' own conversions bit for bit, NaN included. The conversions create no
+/// denormal float, which a processor may flush to zero: the least subnormal here is 2^-24.
 class Float16 {
  public:
   Float16() = default;
@@ -106,12 +105,6 @@ static_assert(sizeof(Float16) == 2 && alignof(Float16) == 2, "arrays of it are a
 #define KOZERO_FOR_STORED_TYPES(X) X(float) KOZERO_FOR_16_BIT_TYPES(X)
 
 namespace kozero {
-
-// The type in which a run stores weights and activations.
-//   f32          weights are their own master
-//   bf16, fp16   weights and activations in 16 bits; master weights, moments, gradients and all sums in float
-// A further type needs a line in each of the lists here, and support by the back ends of products
-// (kernels/matmul/matmul.hpp).
 
 enum class Precision { f32, bf16, fp16 };
 

@@ -1,9 +1,12 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // random.hpp: counter-based random numbers, and the initial values of parameters drawn from these numbers.
-//   Philox4x32-10: (counter (4 words), key (2 words)) -> 4 words
-//   normal: deviation * z_i,  z_i = normal_at(key, i)     zeros: 0     ones: 1
-// A value depends on its key and its counter alone, so any rank computes any range of values with the same bits.
+//   Philox4x32-10: (counter (4 words), key (2 words)) -> 4 words, a bijection of the counter for each key.
+//   normal: deviation * z_i,  z_i = normal_at(stream_key(seed, name), i);   zeros: 0;   ones: 1
+// A 64-bit key (hash of seed and purpose) selects a stream, a 128-bit counter an element. There is no state: a value
+// depends on its key and its counter alone. So every owner fills its shard without communication, and the bits are the
+// same on any rank count, thread count and device.
+// Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 #pragma once
 #include <cstdint>
 #include <Kokkos_Core.hpp>
@@ -13,11 +16,6 @@
 #include <kozero/core/views.hpp>
 
 namespace kozero {
-
-// Counter-based random numbers, the same on any rank count, thread count and device.
-//   Philox4x32-10: (counter (4 words), key (2 words)) -> 4 words, a bijection of the counter for each key.
-// A 64-bit key (hash of seed and purpose) names a stream, a 128-bit counter an element. There is no state.
-// Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 
 struct Words4 {
   std::uint32_t x[4];
@@ -56,11 +54,6 @@ double normal_at(std::uint64_t key, std::uint64_t index);
 /// A seeded bijection of [0, extent): position -> element, in O(1) and without a table (Feistel network with cycle
 /// walking over the next power of four). Used to shuffle an epoch.
 std::uint64_t permuted(std::uint64_t key, std::uint64_t position, std::uint64_t extent);
-
-// The initial values of any range of a parameter, on any rank.
-//   normal: deviation * z_i,  z_i = normal_at(stream_key(seed, name), i);   zeros: 0;   ones: 1
-// Element i depends on (seed, name, i) alone, so every owner fills its shard without communication, and the bits are
-// the same.
 
 /// Writes elements [first, first + out.extent(0)) of the parameter, in its published order, on all host threads.
 void fill_initial(const Parameter& parameter, std::uint64_t seed, std::int64_t first, HostVector<float> out);

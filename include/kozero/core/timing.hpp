@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// timing.hpp: medians of repeated measurements, and a sample of bounded size of a long series of them.
+// timing.hpp: medians of repeated measurements, and a sample of bounded size of a long series.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -16,7 +16,7 @@ inline double median(std::vector<double> values) {
 }
 
 /// Every stride-th value of a series of any length, the first value included. The stride is 1 until kCapacity values
-/// are kept; then every second value is dropped and the stride doubles, as often as needed. All memory is taken at
+/// are kept; then every second value is dropped and the stride doubles, as often as needed. All memory is allocated at
 /// once.
 class ThinnedSeries {
  public:

@@ -1,19 +1,15 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // views.hpp: the execution space, the array types and the host scalars of the whole program.
-// All arrays are row-major, unmanaged Kokkos Views; a MemoryLedger owns their memory. Host scalars lie in pinned host
-// memory: kernels write them, and the host reads them after a fence.
+// Device is the execution space of this build (OpenMP threads, or one CUDA device). All arrays are row-major
+// (LayoutRight) Kokkos Views without reference counting; a MemoryLedger owns their memory, planned at start.
+// Legend of all comments: B batch, T positions, C channels, H heads, D head size, V vocabulary, L layers, N = B*T rows.
 #pragma once
 #include <cstdint>
 #include <Kokkos_Core.hpp>
 #include <type_traits>
 
 namespace kozero {
-
-// The memory of arrays and their types.
-// Device is the execution space this build computes on (OpenMP threads, or one CUDA device). All arrays are row-major
-// (LayoutRight) Kokkos Views without reference counting; a MemoryLedger owns their memory, planned at start.
-// Legend of all comments: B batch, T positions, C channels, H heads, D head size, V vocabulary, L layers, N = B*T rows.
 
 using Device = Kokkos::DefaultExecutionSpace;
 using DeviceMemory = Device::memory_space;
@@ -55,9 +51,8 @@ Matrix<T, Memory> as_matrix(const Vector<T, Memory>& flat, std::int64_t rows, st
   return Matrix<T, Memory>(flat.data(), static_cast<std::size_t>(rows), static_cast<std::size_t>(columns));
 }
 
-// Numbers that kernels write while the host continues, and that the host reads after a fence.
-// On a GPU build they are in pinned host memory, which kernels reach, so that a number needs no copy and no extra wait.
-
+/// Numbers that kernels write while the host continues, and that the host reads after a fence. On a GPU build they are
+/// in pinned host memory, which kernels reach, so that a number needs no copy and no extra wait.
 using HostScalars = Kokkos::View<double*, Kokkos::SharedHostPinnedSpace>;
 
 }  // namespace kozero

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // agreement.hpp: values that ranks exchange, and work that may fail on one rank with one outcome for all.
 //   deck = agreed(comm, [&] { return io::read_deck(path, overrides); });
-// Every function is collective and uses control traffic alone. The header includes no Kokkos.
+// If any rank's work throws, every rank throws the error of the lowest such rank, seen by all ranks, so that no rank is
+// left waiting. Every function is collective and uses control traffic alone. The header includes no Kokkos.
 #pragma once
 #include <cstddef>
 #include <cstring>
@@ -48,11 +49,6 @@ std::vector<std::string> gather_text(Communicator& comm, const std::string& text
 
 /// If any rank's status is not 0, throws on every rank the status and message of the lowest such rank.
 void agree(Communicator& comm, int status, const std::string& message);
-
-// Work that every rank does and that may fail, with one outcome for all ranks.
-//   deck = agreed(comm, [&] { return io::read_deck(path, overrides); });
-// If any rank throws, every rank throws the error of the lowest such rank, seen by all ranks, so no rank is left
-// waiting.
 
 /// The outcome of this rank's work: a result, or the exit status and text of the exception.
 template <class Result>

@@ -2,8 +2,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // communicator.hpp: the collectives that sharding needs, their options, and the two simplest communicators: for one
 // rank, and for control traffic only. The header includes no Kokkos.
-//   reduce_scatter  shard_r[i] = ((x_0 + x_1) + x_2) + ...  in rank order
+//   reduce_scatter  shard_r[i] = ((x_0 + x_1) + x_2) + ...  over the ranks' full arrays, in rank order, i of shard r;
+//                   or onto the shard's values: shard_r[i] = ((shard_r[i] + x_0) + x_1) + ...
 //   all_gather      full = shard_0 | shard_1 | ...
+// Pointers are device memory of this build (host memory on CPUs); extents come from a core Partition of elements.
+// `shard` is either the rank's own part of `full` (in place) or disjoint from `full`. All ranks pass equal partitions.
+// A collective is split into three calls, so that a rank need not wait at once for the slowest rank:
+//   start                 starts the collective, which owns the full array and the shard until wait
+//   wait                  returns when the result is complete
+//   wait_until_reusable   returns when no peer reads the shard or the full array: both may be written again
+// All ranks make these calls in the same order. On a device the calls order work on streams, and the host does not
+// wait. share(label, bytes), collective, returns memory that peers read directly, or nullptr. Arguments in shared
+// memory (on all ranks, in the same array) save the copies through buffers; arguments in any other memory work too.
+// Throws Error(communication) naming rank, peer and collective. Back ends: self, mpi, shm, nccl; the decorator
+// `counted` wraps any of them.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -21,24 +33,21 @@ namespace kozero::distributed {
 
 class Ranks;  // environment.hpp
 
-// Which thread of a rank communicates: the main thread, or the thread that saves checkpoints. A thread waits for
-// the threads of the same role on the other ranks.
-
+/// Which thread of a rank communicates: the main thread, or the thread that saves checkpoints. A thread waits for
+/// the threads of the same role on the other ranks.
 enum class Role : std::size_t { training, saver };
 inline constexpr std::size_t kRoles = 2;
 
 /// The names of comm.backend: auto, self, mpi, shm, nccl (make_communicator.cpp).
 const std::vector<std::string>& backend_names();
 
-// Sizes and limits of the back ends, equal on all ranks.
-
-/// Free bytes of this node's shared memory (/dev/shm); 0 where the node has none.
+/// Free bytes of this node's shared memory (/dev/shm); 0 if the node has none.
 std::int64_t free_shared_memory();
 
 /// Free bytes of the GPU's memory; 0 on a host build.
 std::int64_t free_device_memory();
 
-/// The environment variable KOZERO_RANKS_PER_NODE, 0 where it is not set. Tests and experiments use it to treat groups
+/// The environment variable KOZERO_RANKS_PER_NODE; 0 if it is not set. Tests and experiments use it to treat groups
 /// of consecutive ranks on one machine as nodes.
 int simulated_ranks_per_node();
 
@@ -71,25 +80,9 @@ struct CommunicatorOptions {
   std::function<void(const std::string&)> notice = print_notice;  ///< called on rank 0
 };
 
-// The collectives that sharding needs, as a small contract with several back ends.
-//   reduce_scatter  shard_r[i] = ((x_0 + x_1) + x_2) + ...  over the ranks' full arrays, in rank order, i of shard r;
-//                   or onto what the shard holds: shard_r[i] = ((shard_r[i] + x_0) + x_1) + ...
-//   all_gather      full = shard_0 | shard_1 | ...
-// Pointers are device memory of this build (host memory on CPUs); extents come from a core Partition of elements.
-// `shard` is either the rank's own part of `full` (in place) or disjoint from `full`. All ranks pass equal partitions.
-// A collective is split into three calls, so that a rank need not wait at once for the slowest rank:
-//   start                 starts the collective, which owns the full array and the shard until wait
-//   wait                  returns when the result is complete
-//   wait_until_reusable   returns when no peer reads the shard or the full array: both may be written again
-// All ranks make these calls in the same order. On a device the calls order work on streams, and the host does not
-// wait. share(label, bytes), collective, returns memory that peers read directly, or nullptr. Arguments in shared
-// memory (on all ranks, in the same array) save the copies through buffers; arguments in any other memory work too.
-// Throws Error(communication) naming rank, peer and collective. Back ends: self, mpi, shm, nccl; the decorator
-// `counted` wraps any of them.
-
 enum class Collective : int { reduce_scatter, all_gather };
 
-/// The addends of a reduce_scatter, in order: with `onto`, the shard's values; then the full arrays of the first
+/// The addends of a reduce_scatter, in order: with `onto`, first the shard's values; then the full arrays of the first
 /// `ranks` ranks. Every rank receives the sum of its own shard. All ranks pass equal folds.
 struct Fold {
   int ranks = 0;      ///< 0: all
@@ -116,8 +109,8 @@ class Communicator : public MemorySource {
   /// Whether reduce_scatter adds in rank order. Otherwise the back end chooses the order, adds all ranks' arrays, and
   /// accepts only the default Fold.
   [[nodiscard]] virtual bool adds_in_order() const { return true; }
-  /// Seconds that this rank has waited in collectives for other ranks: until they have given their arrays, or have read
-  /// this rank's. nullopt if the back end cannot tell them from the seconds in which bytes move.
+  /// Seconds that this rank has waited in collectives for other ranks, before they offered their arrays or had read
+  /// this rank's. nullopt if the back end cannot separate waiting from the transfer of bytes.
   [[nodiscard]] virtual std::optional<double> waited_s() const { return std::nullopt; }
 
   // A back end without asynchronous transfers completes the collective in start.
@@ -153,17 +146,9 @@ class Communicator : public MemorySource {
   }
 };
 
-// The communicator of a single rank. A collective is a copy, or in place no work; with Fold::onto, an addition.
-// Reads and writes device memory, and makes no MPI call.
-
+/// The communicator of a single rank. A collective is a copy, or in place no work; with Fold::onto, an addition.
+/// Reads and writes device memory, and makes no MPI call.
 std::unique_ptr<Communicator> make_self_communicator();
-
-// A communicator for control traffic alone, for agreements about work of any length.
-// It duplicates the ranks' MPI communicator, so that its messages never match the trainer's, and has no buffers. A
-// waiting saver thread sleeps between polls and leaves the core to the trainer. Data collectives throw Error(internal).
-// If the communicator spans the job and Environment::thread_multiple() holds, a wait lasts as long as all ranks live.
-// It ends in Error(communication) once a rank gave no sign of life for comm.timeout_s, or all ranks have waited for one
-// another that long. Any other wait ends after the longer of `timeout_s` and io_timeout_s.
 
 struct ControlUse {
   Role role = Role::training;  ///< which thread waits
@@ -172,8 +157,14 @@ struct ControlUse {
   bool checks_calls = kChecksCalls;
 };
 
-/// Collective over `ranks`. The communicator of a single rank makes no further MPI call. With
-/// several ranks, use by a thread other than the trainer's needs Environment::thread_multiple().
+/// A communicator for control traffic alone, for agreements about work of any length. Collective over `ranks`.
+/// It duplicates the ranks' MPI communicator, so that its messages never match the trainer's, and has no buffers. A
+/// waiting saver thread sleeps between polls and leaves the core to the trainer. Data collectives throw
+/// Error(internal). If the communicator spans the job and Environment::thread_multiple() is true, a wait lasts as long
+/// as all ranks live. It ends in Error(communication) once a rank gave no sign of life for comm.timeout_s, or all ranks
+/// have waited for one another that long. Any other wait ends after the longer of `timeout_s` and io_timeout_s. The
+/// communicator of a single rank makes no further MPI call. With several ranks, a thread other than the trainer's may
+/// use the communicator only if Environment::thread_multiple() is true.
 std::unique_ptr<Communicator> make_control_communicator(const Ranks& ranks, double timeout_s, ControlUse use = {});
 
 /// Whether this process's thread of `role` is waiting for other ranks now.

@@ -17,8 +17,7 @@
 
 namespace kozero::distributed {
 
-// A communicator that forwards every call to the communicator that it owns; decorators override some calls.
-
+/// A communicator that forwards every call to the communicator that it owns; decorators override some calls.
 class CommunicatorDecorator : public Communicator {
  public:
   explicit CommunicatorDecorator(std::unique_ptr<Communicator> inner) : inner_(std::move(inner)) {}
@@ -57,11 +56,10 @@ class CommunicatorDecorator : public Communicator {
   std::unique_ptr<Communicator> inner_;
 };
 
-// Before each collective the ranks compare their calls: collective, fold, count, element size.
-// If two ranks differ, every rank throws Error(internal, seen by all ranks) naming both ranks and their calls. Without
-// the check a rank would wait in vain or receive another collective's bytes. By default, debug builds wrap every
-// communicator of several ranks in it.
-
+/// Before each collective the ranks compare their calls: collective, fold, count, element size.
+/// If two ranks differ, every rank throws Error(internal, seen by all ranks) naming both ranks and their calls. Without
+/// the check a rank would wait in vain or receive another collective's bytes. By default, debug builds wrap every
+/// communicator of several ranks in it.
 class CheckedCommunicator final : public CommunicatorDecorator {
  public:
   /// `checks`: a communicator for control traffic between the same ranks, used by the checks alone.
@@ -93,18 +91,18 @@ class CheckedCommunicator final : public CommunicatorDecorator {
   std::unique_ptr<Communicator> checks_;
 };
 
-// Counts, for each collective, its calls, the bytes that this rank sends, and the seconds spent in start and the waits.
-//   reduce_scatter   (S - own shard) bytes        all_gather   (n - 1) * own shard        S: the full array, n ranks
-// Summed over the ranks each call is (n - 1) * S for any partition; a rank that a Fold leaves out sends nothing.
-// `bytes_across` is the part of `bytes` that goes to other groups. Control traffic is not counted.
-
+/// Counts, for each collective, its calls, the bytes that this rank sends, and the seconds spent in start and the
+/// waits.
+///   reduce_scatter   (S - own shard) bytes        all_gather   (n - 1) * own shard        S: the full array, n ranks
+/// Summed over the ranks each call is (n - 1) * S for any partition; a rank that a Fold leaves out sends nothing.
+/// `bytes_across` is the part of `bytes` that goes to other groups. Control traffic is not counted.
 struct CollectiveCount {
   const char* collective;
   std::int64_t calls = 0;
   std::int64_t bytes = 0;
   std::int64_t bytes_across = 0;  ///< part of `bytes` sent to other groups
   double seconds = 0.0;
-  std::optional<double> waited = {};  ///< part of `seconds` as Communicator::waited_s() has it
+  std::optional<double> waited = {};  ///< part of `seconds`: Communicator::waited_s()
 };
 
 /// What one or more counted communicators have counted since the start or the last reset.
@@ -116,7 +114,7 @@ class CollectiveCounts {
   [[nodiscard]] const std::array<CollectiveCount, 2>& rows() const { return rows_; }
   CollectiveCount& row(Collective collective) { return rows_[static_cast<std::size_t>(collective)]; }
   void reset();
-  /// From now on `waited` is nullopt: a communicator cannot tell its waits.
+  /// From now on `waited` is nullopt: a communicator cannot measure its waits.
   void forgo_waits();
 
  private:
@@ -146,11 +144,10 @@ class CountedCommunicator final : public CommunicatorDecorator {
   int first_of_group_;
 };
 
-// Collectives on device memory through a communicator that reads only host memory.
-//   device -> one pinned host buffer -> the inner collective, in place -> device, chunk by chunk of all shards
-// The inner communicator computes the sums, so the bits are the same. There is one buffer, so start completes the whole
-// collective. The buffer is booked under Memory::staging.
-
+/// Collectives on device memory through a communicator that reads only host memory.
+///   device -> one pinned host buffer -> the inner collective, in place -> device, chunk by chunk of all shards
+/// The inner communicator computes the sums, so the bits are the same. There is one buffer, so start completes the
+/// whole collective. The buffer is booked under Memory::staging.
 class StagedCommunicator final : public CommunicatorDecorator {
  public:
   /// `staging_bytes`: the buffer's size, raised to at least size() + 1 chunks of 64 elements of 8 bytes.

@@ -3,14 +3,14 @@
 // distributed_array.hpp: an array of all units of a ParameterTable on a mesh of ranks, with a placement; and
 // redistribute, which moves all weights and gradients between placements. S is the size of a unit in bytes, n the
 // number of ranks.
-//   Replicated: all ranks hold the whole unit.  Sharded: each holds its shard.  Partial: each holds an addend.
+//   Replicated: each rank has the whole unit.  Sharded: each rank has its shard.  Partial: each rank has an addend.
 //   redistribute(source, destination, unit):
 //     Partial    -> Sharded     reduce-scatter, in rank order           S(n-1)/n bytes sent per rank
 //     Sharded    -> Replicated  all-gather                              S(n-1)/n
 //     Partial    -> Replicated  reduce-scatter, then all-gather         2S(n-1)/n
 //     Replicated -> Sharded     none: keeps the local shard             0
 //     equal placements          none: a local copy                      0
-// On a mesh of G groups of g ranks a unit has g shards, and each group holds all of them. A sum adds all ranks in rank
+// On a mesh of G groups of g ranks a unit has g shards, and each group has all of them. A sum adds all ranks in rank
 // order, as without groups, and therefore ends in the last group:
 //     Partial     -> InLastGroup  reduce-scatter of all ranks           S, or S(g-1)/g in the last group
 //     InLastGroup -> Sharded      to the replicas                       S(G-1)/g by the last group, 0 by the others
@@ -37,12 +37,12 @@ class Mesh {
   /// All ranks are one group.
   Mesh(Communicator& all) : all_(&all), group_(&all) {}  // NOLINT(google-explicit-constructor): the usual mesh
   /// `group`: the ranks of this rank's group. `replicas`: the ranks with this rank's index in every group, in order of
-  /// the groups. Throws Error(internal) where `group` and `replicas` are not the two axes of `all`.
+  /// the groups. Throws Error(internal) unless `group` and `replicas` are the two axes of `all`.
   Mesh(Communicator& all, Communicator& group, Communicator& replicas);
 
   [[nodiscard]] Communicator& all() const { return *all_; }
   [[nodiscard]] Communicator& group() const { return *group_; }
-  /// Throws Error(internal) where all ranks are one group.
+  /// Throws Error(internal) if all ranks are one group.
   [[nodiscard]] Communicator& replicas() const;
   [[nodiscard]] int num_groups() const { return replicas_ == nullptr ? 1 : replicas_->size(); }
   [[nodiscard]] bool is_first_group() const { return replicas_ == nullptr || replicas_->rank() == 0; }
@@ -69,7 +69,7 @@ struct Storage {
 template <class T>
 class DistributedArray {
  public:
-  /// Takes memory from `ledger`: for a sharded array this rank's shards, else all units or their shared buffers.
+  /// Allocates from `ledger`: for a sharded array this rank's shards, else all units or their shared buffers.
   DistributedArray(const ParameterTable& table, const Mesh& mesh, Placement placement, const Storage& storage,
                    MemoryLedger& ledger);
 
@@ -79,7 +79,7 @@ class DistributedArray {
 
   [[nodiscard]] Placement placement() const { return placement_; }
   [[nodiscard]] const Mesh& mesh() const { return mesh_; }
-  /// The communicator of the ranks that hold the shards: this rank's group.
+  /// The communicator over which the array is sharded: this rank's group.
   [[nodiscard]] Communicator& comm() const { return mesh_.group(); }
   [[nodiscard]] const ShardLayout& layout() const { return layout_; }
   [[nodiscard]] int num_units() const { return static_cast<int>(shards_.size()); }
@@ -88,10 +88,10 @@ class DistributedArray {
   [[nodiscard]] Vector<T> shard(int unit) const { return shards_.at(static_cast<std::size_t>(unit)); }
   /// All elements of a unit. Throws Error(internal) for an array of shards.
   [[nodiscard]] Vector<T> full(int unit) const;
-  /// What this rank holds of a unit: its shard, or all of it.
+  /// This rank's memory of a unit: the shard, or all elements.
   [[nodiscard]] Vector<T> local(int unit) const;
 
-  /// The number of the buffer that holds a whole unit; units with the same number overwrite each other.
+  /// The number of a unit's buffer in SlotBuffers; units with the same number overwrite each other.
   [[nodiscard]] std::size_t buffer(int unit) const { return buffer_of_.at(static_cast<std::size_t>(unit)); }
   [[nodiscard]] std::size_t num_buffers() const { return num_buffers_; }
 
@@ -113,7 +113,7 @@ class Transfer {
   /// An empty transfer, whose waits return at once.
   Transfer() = default;
 
-  /// Returns when the destination's unit holds the result; on a device, when kernels launched later will see the
+  /// Returns when the destination's unit has the result; on a device, when kernels launched later will see the
   /// result.
   void wait();
   /// Returns when no peer reads the unit in source or destination any more: both may be overwritten.
@@ -138,7 +138,7 @@ class Transfer {
   Placement at_ = Placement::replicated;  // after the newest collective
   Placement goal_ = Placement::replicated;
   Vector<T> addend_;  // added to the shard after the reduction
-  Vector<T> from_;    // the shard that travels
+  Vector<T> from_;    // the shard that is sent
   Vector<T> shard_;   // of the destination
   Vector<T> full_;
 };

@@ -2,7 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // environment.hpp: the lifetime of MPI in this process, and the process's rank, node and launcher.
 //   Environment environment(&argc, &argv);   ...   the destructor finalizes MPI
-// Errors of MPI become Error(communication). Without a launcher the job is this one process.
+// Requests MPI_THREAD_MULTIPLE and records what was provided. MPI's errors are returned, not fatal: they become
+// Error(communication). Without a launcher the job is this one process. If MPI was initialized already, the destructor
+// does not finalize it. With several ranks and MPI_THREAD_MULTIPLE on all of them, a thread sends signs of life to the
+// other ranks (src/distributed/liveness/heartbeat.hpp). A watchdog thread ends the process if an MPI call does not
+// return (src/distributed/liveness/watchdog.hpp).
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -30,8 +34,6 @@ class Ranks {
   int size_ = 0;
 };
 
-// Job information from the environment variables of this process.
-
 /// This process's rank: MPI's rank, or before MPI is initialized the rank in the launcher's variables, else 0. For
 /// messages printed before MPI is initialized, or by a thread that must not call MPI.
 int known_rank();
@@ -41,7 +43,7 @@ void set_rank(int rank);
 /// The value of an environment variable, or nullptr, as std::getenv.
 using Variables = std::function<const char*(const char* name)>;
 
-/// The variable that shows that this process is one of several, as "PMI_SIZE = 4"; "" where none does. For Slurm only
+/// The variable that shows that this process is one of several, as "PMI_SIZE = 4"; "" if none does. For Slurm only
 /// the task count of this process's own job step counts: SLURM_NTASKS alone, as in an salloc shell, does not describe
 /// this process. An MPI launcher's variables take precedence over Slurm's, since the launcher may run inside a Slurm
 /// step.
@@ -50,22 +52,14 @@ std::string launcher_world_size(const Variables& variables);
 /// SLURM_NTASKS if no launcher started this process; 0 if a launcher did, or if there is only one task.
 int unused_slurm_tasks(const Variables& variables);
 
-// MPI's lifetime in this process, and this process's place in the job.
-//   Environment environment(&argc, &argv);   ...   the destructor finalizes
-// Requests MPI_THREAD_MULTIPLE and records what was provided. MPI's errors are returned, not fatal: they become
-// Error(communication). Without a launcher the job is this one process. If MPI was initialized already, the destructor
-// does not finalize it. With several ranks and MPI_THREAD_MULTIPLE on all of them, a thread sends signs of life to the
-// other ranks (src/distributed/liveness/heartbeat.hpp). A watchdog thread ends the process if an MPI call does not
-// return (src/distributed/liveness/watchdog.hpp).
-
 class Environment {
  public:
-  /// `timeout_s`: comm.timeout_s as far as it is known before the deck is agreed on.
+  /// `timeout_s`: comm.timeout_s, if it is known before the ranks agree on the deck.
   Environment(int* argc, char*** argv, double timeout_s = 600.0);
-  /// A process alone, without MPI; its rank is known_rank(), so that of several one prints.
+  /// A process alone, without MPI. Its rank is known_rank(), so that only one of several processes prints.
   struct WithoutMpi {};
   explicit Environment(WithoutMpi);
-  /// Waits for the other ranks to end too. If a rank does not, reports it and ends the process.
+  /// Waits for the other ranks to end too. If a rank does not end, reports the rank and ends the process.
   ~Environment();
   Environment(const Environment&) = delete;
   Environment& operator=(const Environment&) = delete;
@@ -75,7 +69,7 @@ class Environment {
   /// How many ranks share this node's memory, and this rank's number among them.
   [[nodiscard]] int local_ranks() const { return local_ranks_; }
   [[nodiscard]] int local_rank() const { return local_rank_; }
-  /// How many ranks of this node may run on exactly this rank's CPUs, this rank included: 1 where a launcher binds each
+  /// How many ranks of this node may run on exactly this rank's CPUs, this rank included: 1 if a launcher binds each
   /// rank to its own CPUs.
   [[nodiscard]] int cpu_sharers() const { return cpu_sharers_; }
   /// This rank's number among the ranks with the same CPUs, from 0.

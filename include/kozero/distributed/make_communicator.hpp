@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // make_communicator.hpp: the back ends of comm.backend and their communicators; a communicator for planning; MPI's own
 // collectives for benchmarks.
-//   auto: self for one rank, nccl where each rank has a GPU of its own, shm where all ranks share a node, else mpi
+//   auto: self for one rank, nccl if each rank has a GPU of its own, shm if all ranks share a node, else mpi
 // In a build whose device memory the host cannot read, mpi and shm are wrapped in a staged communicator.
 #pragma once
 #include <memory>
@@ -19,8 +19,7 @@
 
 namespace kozero::distributed {
 
-// Rank r of n without peers, for `kozero plan`. Every collective throws Error(internal).
-
+/// Rank r of n without peers, for `kozero plan`. Every collective throws Error(internal).
 class PlannedCommunicator final : public Communicator {
  public:
   PlannedCommunicator(int rank, int size) : rank_(rank), size_(size) {}
@@ -44,17 +43,11 @@ class PlannedCommunicator final : public Communicator {
   int size_;
 };
 
-// MPI's own reduce-scatter and all-gather, as a reference for benchmarks.
-//   reduce_scatter: MPI_Reduce_scatter_block      all_gather: MPI_Allgather
-// Not a back end for training: MPI does not add in rank order. Shards must be equal, and no larger than MPI can count
-// in int; otherwise the collective throws Error(internal). Pointers are host memory.
-
-/// Collective over `ranks`.
+/// MPI's own reduce-scatter and all-gather, as a reference for benchmarks. Collective over `ranks`.
+///   reduce_scatter: MPI_Reduce_scatter_block      all_gather: MPI_Allgather
+/// Not a back end for training: MPI does not add in rank order. Shards must be equal, and no larger than MPI can count
+/// in int; otherwise the collective throws Error(internal). Pointers are host memory.
 std::unique_ptr<Communicator> make_mpi_collectives(const Ranks& ranks);
-
-// The names of comm.backend, and the communicator of each.
-//   auto: self for one rank, nccl where each rank has a GPU of its own, shm where all ranks share a node, else mpi
-// In a build whose device memory the host cannot read, mpi and shm are wrapped in a `staged` decorator.
 
 /// Throws Error(deck, seen by all ranks) for an unknown name. Makes no MPI call.
 void check_backend_name(const std::string& backend);
@@ -63,7 +56,7 @@ void check_backend_name(const std::string& backend);
 /// passed over a faster back end. Collective over `ranks`.
 std::string backend_of(const std::string& backend, const Ranks& ranks, const CommunicatorOptions& options = {});
 
-/// Ranks per node, where these ranks are on several nodes with equally many ranks, numbered node by node; otherwise 0.
+/// Ranks per node, if these ranks are on several nodes with equally many ranks, numbered node by node; otherwise 0.
 /// Only on such nodes can `mpi` pass sums from node to node. Collective over `ranks`.
 int ranks_per_node(const Ranks& ranks, const CommunicatorOptions& options);
 
@@ -71,8 +64,8 @@ int ranks_per_node(const Ranks& ranks, const CommunicatorOptions& options);
 std::string assumed_backend(int size, bool on_gpus = !kHostIsDevice);
 
 /// A communicator over `ranks`, such as Environment::world(). Collective. Buffers are booked under
-/// Memory::communication. Throws Error(deck, seen by all ranks) where the back end cannot serve these ranks; `auto`
-/// prints one line instead and takes another back end.
+/// Memory::communication. Throws Error(deck, seen by all ranks) if the back end cannot serve these ranks; `auto`
+/// prints one line instead and uses another back end.
 std::unique_ptr<Communicator> make_communicator(const std::string& backend, const Ranks& ranks, MemoryLedger& ledger,
                                                 const CommunicatorOptions& options = {});
 
@@ -87,10 +80,10 @@ std::unique_ptr<Communicator> decorated(std::unique_ptr<Communicator> comm, bool
 std::unique_ptr<Communicator> make_planned_communicator(const std::string& backend, int rank, int size,
                                                         MemoryLedger& ledger, const CommunicatorOptions& options = {});
 
-/// The communicators of a mesh: of all ranks and, where there are several groups, of this rank's group and replicas.
+/// The communicators of a mesh: of all ranks and, if there are several groups, of this rank's group and replicas.
 struct MeshCommunicators {
   std::unique_ptr<Communicator> all;
-  std::unique_ptr<Communicator> group;     ///< nullptr where all ranks are one group
+  std::unique_ptr<Communicator> group;     ///< nullptr if all ranks are one group
   std::unique_ptr<Communicator> replicas;  ///< likewise
   /// What the three count, in one sum.
   std::shared_ptr<CollectiveCounts> counts = std::make_shared<CollectiveCounts>();
@@ -98,7 +91,7 @@ struct MeshCommunicators {
   [[nodiscard]] Mesh mesh() const { return group == nullptr ? Mesh(*all) : Mesh(*all, *group, *replicas); }
 };
 
-/// A mesh of groups of `ranks_per_group` ranks; 0: all ranks are one group. Otherwise as make_communicator.
+/// A mesh of groups of `ranks_per_group` ranks; 0: all ranks are one group. Errors as in make_communicator.
 MeshCommunicators make_mesh(const std::string& backend, const Ranks& ranks, int ranks_per_group, MemoryLedger& ledger,
                             const CommunicatorOptions& options = {});
 

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// wait_clock.hpp: how long a wait has lasted, and how a waiting rank spins, yields and sleeps.
+// wait_clock.hpp: how long a wait has lasted, and how a waiting rank spins, yields and sleeps. Time during which the
+// process was suspended does not count.
 #pragma once
 #include <algorithm>
 #include <chrono>
@@ -8,13 +9,12 @@
 
 namespace kozero::distributed {
 
-// How long a wait has lasted.
-//   waited = sum over looks of min(interval since the look before, 1 s, timeout / 8)
-// If a process is suspended for an hour between two looks, that hour counts as 1 s, or as an eighth of the timeout if
-// that is shorter. So a suspension never counts as the loss of a rank. The waiting thread must look at least that
-// often; otherwise the wait lasts longer than the timeout. `Source`: std::chrono::steady_clock, or a clock that a test
-// sets.
-
+/// How long a wait has lasted.
+///   waited = sum over looks of min(interval since the look before, 1 s, timeout / 8)
+/// If a process is suspended for an hour between two looks, that hour counts as 1 s, or as an eighth of the timeout if
+/// that is shorter. So a suspension never counts as the loss of a rank. The waiting thread must look at least that
+/// often; otherwise the wait lasts longer than the timeout. `Source`: std::chrono::steady_clock, or a clock that a test
+/// sets.
 template <class Source>
 class BasicWaitClock {
  public:
@@ -37,18 +37,16 @@ class BasicWaitClock {
 
 using WaitClock = BasicWaitClock<std::chrono::steady_clock>;
 
-// How a rank waits: it spins briefly, then yields its core at each look, then sleeps between looks. A thread that runs
-// beside the training (Waiting::sleeps) sleeps right after spinning.
-//   Patience patience(timeout_s);  while (!done()) if (!patience.pause()) give_up();
-// Time during which the process was suspended does not count.
-
 enum class Waiting { yields, sleeps };
 
+/// How a rank waits: it spins briefly, then yields its core at each look, then sleeps between looks. A thread that runs
+/// beside the training (Waiting::sleeps) sleeps right after spinning.
+///   Patience patience(timeout_s);  while (!done()) if (!patience.pause()) give_up();
 class Patience {
  public:
   explicit Patience(double seconds, Waiting waiting = Waiting::yields) : seconds_(seconds), waiting_(waiting) {}
 
-  /// Returns false once the time is over.
+  /// Returns false after the timeout.
   bool pause() {
     if (++looks_ < kSpins) return true;
     if (looks_ == kSpins) clock_.restart();

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// mpi_collectives.cpp: MPI_Reduce_scatter_block and MPI_Allgather behind the interface of a communicator.
 #include <limits>
 
 #include <kozero/core/error.hpp>
@@ -42,7 +43,7 @@ class MpiCollectives final : public GroupCommunicator {
   }
 
  private:
-  /// The bytes of a shard, or its elements where `element` is 1.
+  /// The bytes of a shard, or its elements if `element` is 1.
   [[nodiscard]] int equal_slices(const Partition& partition, std::int64_t element) const {
     require(partition.num_ranks() == size() && partition.largest() * size() == partition.extent() &&
                 partition.largest() * element <= std::numeric_limits<int>::max(),

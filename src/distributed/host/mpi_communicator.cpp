@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// mpi_communicator.cpp: shards exchanged by nonblocking messages and added here, in rank order.
+// mpi_communicator.cpp: exchanges chunks of shards by nonblocking messages and adds them in rank order.
 #include <array>
 #include <Kokkos_Core.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// shared_arrays.cpp: files in memory, taken, mapped and unlinked.
+// shared_arrays.cpp: creates files in a tmpfs, allocates their pages, maps and unlinks them.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -18,11 +18,11 @@ namespace {
 
 constexpr std::int64_t kPage = 4096;
 
-/// A page behind the last byte belongs to the array, even to one of no bytes.
+/// Pages for the array and one page behind its last byte, also for an array of 0 bytes.
 std::int64_t room_for(std::int64_t bytes) { return (bytes / kPage + 2) * kPage; }
 
-/// Takes the pages of `room` bytes, each thread those that it will touch first in a statically scheduled loop: on
-/// machines with several memories they lie where that thread runs.
+/// Allocates the pages of `room` bytes. Each thread allocates the pages that it will touch first in a statically
+/// scheduled loop, so that on NUMA machines a page is in the memory of that thread's node.
 bool take_pages(int file, std::int64_t room) {
   const int threads = Host().concurrency();
   const std::int64_t pages = room / kPage;
@@ -40,7 +40,7 @@ bool take_pages(int file, std::int64_t room) {
   return refused == 0;
 }
 
-/// A new file, whose name goes with this object.
+/// A new file; the destructor removes its name.
 class NewFile {
  public:
   NewFile(const std::string& folder, std::int64_t room) : path_(folder + "/kozero-XXXXXX") {
@@ -55,7 +55,7 @@ class NewFile {
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
 
-  /// "" where there was no room for it.
+  /// "" if there was no room for the file.
   [[nodiscard]] const std::string& path() const { return path_; }
 
  private:

@@ -24,13 +24,12 @@
 
 namespace kozero::distributed {
 
-// The number of phases that a rank has published, in shared memory, and the wait of other ranks for the next phase.
-//   publish(k)   earlier writes are visible to each rank that sees k
-//   await(k)     spins, then sleeps until k is published; false after timeout_s (wait_clock.hpp)
-// With more ranks than cores, a yielding thread may keep its core until its time slice ends. So a waiter sleeps, and
-// publish() wakes sleepers. Linux's futex works between processes, std::atomic::wait does not; on other systems a
-// waiter yields.
-
+/// The number of phases that a rank has published, in shared memory, and the wait of other ranks for the next phase.
+///   publish(k)   earlier writes are visible to each rank that sees k
+///   await(k)     spins, then sleeps until k is published; false after timeout_s (wait_clock.hpp)
+/// With more ranks than cores, a yielding thread may keep its core until its time slice ends. So a waiter sleeps, and
+/// publish() wakes sleepers. Linux's futex works between processes, std::atomic::wait does not; on other systems a
+/// waiter yields.
 class PhaseCounter {
  public:
   void publish(std::uint64_t phase) {
@@ -84,13 +83,12 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std
                   sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t),
               "counters in shared memory");
 
-// Arrays in shared memory, and the address in this process of a peer's counterpart of an array.
-//   own = arrays.add(bytes)      collective: every rank adds an array; extents may differ
-//   at(r, location_of(p))           rank r's bytes, mapped in this process, at the location of p in this rank's array
-// Each array is a file in a tmpfs, whose pages are allocated at once: if the tmpfs is full, add() fails, and no later
-// access ends in a bus error. The file is unlinked as soon as all ranks have mapped it, so that no process leaves the
-// file behind. (MPI's shared windows do neither.)
-
+/// Arrays in shared memory, and the address in this process of a peer's counterpart of an array.
+///   own = arrays.add(bytes)      collective: every rank adds an array; extents may differ
+///   at(r, location_of(p))           rank r's bytes, mapped in this process, at the location of p in this rank's array
+/// Each array is a file in a tmpfs, whose pages are allocated at once: if the tmpfs is full, add() fails, and no later
+/// access ends in a bus error. The file is unlinked as soon as all ranks have mapped it, so that no process leaves the
+/// file behind. (MPI's shared windows do neither.)
 class SharedArrays {
  public:
   /// A byte of an array; a location has the same numbers on every rank.
@@ -136,10 +134,9 @@ class SharedArrays {
   std::vector<Array> arrays_;
 };
 
-// One rank's posting for one collective, in shared memory.
-//   posted: `location` has this rank's input      read: this rank has read the other ranks' inputs
-// Postings form a ring of CommunicatorOptions::under_way: a posting is reused once all ranks have read it.
-
+/// One rank's posting for one collective, in shared memory.
+///   posted: `location` has this rank's input      read: this rank has read the other ranks' inputs
+/// Postings form a ring of CommunicatorOptions::under_way: a posting is reused once all ranks have read it.
 /// Counters hold `ticket + 1` and lie in separate cache lines.
 struct alignas(64) Posting {
   PhaseCounter posted;

@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// shm_communicator.cpp: arrays in shared memory that peers read where they lie,
-// and windows that all others pass through.
+// shm_communicator.cpp: peers read arrays of share() in place; all other arrays are copied through windows.
 #include <algorithm>
 #include <chrono>
 #include <new>
@@ -29,7 +28,7 @@ std::int64_t chunk_of(int size, const CommunicatorOptions& options) {
   return chunk_extent(options.chunk_bytes, size - 1, kFloat);
 }
 
-// The first pages of a window: what the rank tells the others.
+// The first pages of a window: counters for the other ranks.
 struct alignas(64) Board {
   PhaseCounter published;  // phases of its buffers
   // Its Postings follow.
@@ -39,7 +38,7 @@ std::int64_t board_bytes(const CommunicatorOptions& options) {
   return in_pages(static_cast<std::int64_t>(sizeof(Board) + options.under_way * sizeof(Posting)));
 }
 
-// Room for a chunk of every other rank, in whole pages.
+// A chunk for every other rank, in whole pages.
 std::int64_t buffer_bytes(int size, const CommunicatorOptions& options) {
   const std::int64_t bytes = std::max(options.chunk_bytes, (size - 1) * chunk_of(size, options) * kFloat);
   return in_pages(bytes);
@@ -59,7 +58,7 @@ struct Operation {
   Partition partition{0, 1};
   std::int64_t element = sizeof(float);
   Fold fold = {};
-  SharedArrays::Location location = {};  ///< of `from`; in no shared array: it goes through the windows
+  SharedArrays::Location location = {};  ///< of `from`; in no shared array: copied through the windows
   bool open = false;
 
   [[nodiscard]] bool direct() const { return location.array >= 0; }
@@ -141,7 +140,7 @@ class ShmCommunicator final : public GroupCommunicator {
   }
 
   void wait_until_reusable(Pending pending) override {
-    if (pending.ticket + operations_.size() < next_) return;  // its posting is another's: all have read it
+    if (pending.ticket + operations_.size() < next_) return;  // the posting was reused: all ranks have read it
     const Operation& operation = operations_[pending.ticket % operations_.size()];
     if (operation.direct()) await_read(operation.name(), pending.ticket);
   }
@@ -173,7 +172,7 @@ class ShmCommunicator final : public GroupCommunicator {
     waited_s_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 
-  /// What rank r gives, where it lies.
+  /// The input of rank r, in place.
   const char* given(int r, const Operation& operation, std::uint64_t ticket) {
     if (r == rank()) return static_cast<const char*>(operation.from);
     await(posting(r, ticket).posted, ticket + 1, operation.name(), r);
@@ -186,7 +185,7 @@ class ShmCommunicator final : public GroupCommunicator {
     }
   }
 
-  /// My shard of everybody's addend, read where it lies.
+  /// Sums this rank's shard of all addends, read in place.
   void add_shared(const Operation& operation, std::uint64_t ticket) {
     const Partition& cut = operation.partition;
     auto* sum = static_cast<float*>(operation.to);
@@ -198,7 +197,7 @@ class ShmCommunicator final : public GroupCommunicator {
     sum_in_order(sources_.data(), std::ssize(sources_), cut.size(rank()), sum);
   }
 
-  /// Everybody's shard, copied from where it lies.
+  /// Copies every rank's shard from its array.
   void copy_shared(const Operation& operation, std::uint64_t ticket) {
     for (int step = 0; step < size(); ++step) {
       const int r = (rank() + step) % size();
@@ -220,7 +219,7 @@ class ShmCommunicator final : public GroupCommunicator {
       sources_.clear();
       if (operation.fold.onto) sources_.push_back(sum);
       for (int r = 0; r < size(); ++r) {
-        if (r != rank()) await_published(r, operation.name());  // of all: the windows are written again two phases on
+        if (r != rank()) await_published(r, operation.name());  // by all: phase k + 2 overwrites the windows
         if (r < addends) sources_.push_back(r == rank() ? full + chunks.begin(r, k) : addend(r, rank()));
       }
       sum_in_order(sources_.data(), std::ssize(sources_), chunks.size(rank(), k), sum);
@@ -258,7 +257,7 @@ class ShmCommunicator final : public GroupCommunicator {
     return window(r) + board_bytes(options_) + static_cast<std::int64_t>(phase_ % 2) * buffer_bytes_;
   }
 
-  // What `from` adds to the shard of `to`, in the window of `from`.
+  // The addend of `from` to the shard of `to`, in the window of `from`.
   [[nodiscard]] float* addend(int from, int to) const {
     return reinterpret_cast<float*>(buffer(from)) + (to - (to > from)) * chunk_;
   }
@@ -270,7 +269,7 @@ class ShmCommunicator final : public GroupCommunicator {
   CommunicatorOptions options_;
   std::int64_t buffer_bytes_;
   std::int64_t chunk_;
-  SharedArrays arrays_;  // the first are the windows
+  SharedArrays arrays_;  // the first arrays are the windows
   std::vector<const float*> sources_;
   std::vector<Operation> operations_;
   std::uint64_t next_ = 0;   // ticket

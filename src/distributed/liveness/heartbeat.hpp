@@ -29,7 +29,7 @@ namespace kozero::distributed {
 
 class Heartbeat {
  public:
-  /// Collective over `world`, of several ranks.
+  /// Collective over `world`, which has several ranks.
   explicit Heartbeat(MPI_Comm world);
   /// Without end(), the other ranks get no more beats of this rank.
   ~Heartbeat();
@@ -39,7 +39,7 @@ class Heartbeat {
   /// This process's heartbeat, or nullptr.
   static Heartbeat* running() { return current(); }
 
-  /// Why a wait of this role cannot end; "" while it can.
+  /// Why a wait of this role cannot end; "" if it can.
   [[nodiscard]] std::string vain(Role role) const;
   /// The rank that a timed-out wait of this role was for, as far as known: a rank without a beat for half of
   /// comm.timeout_s, else working_rank().
@@ -97,7 +97,7 @@ class Heartbeat {
   std::array<double, kRoles> stalled_s_ = {};
   double without_table_s_ = 0.0;  // except on rank 0: time since the last table
 
-  mutable std::mutex mutex_;  // of the members below, written by the thread alone; never held in an MPI call
+  mutable std::mutex mutex_;  // of the members below, written by the thread alone; never locked in an MPI call
   Table table_;
   std::string unresponsive_;                 // the unheard rank and for how long; "" if none
   std::array<std::string, kRoles> stalled_;  // set once all wait in vain

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// launched_ranks.cpp: reads the states, threads and launchers' variables of this node's processes from /proc.
 #include <unistd.h>
 #include <algorithm>
 #include <charconv>
@@ -21,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kArrived = "MPI_Init";  // a thread's name
 
-/// "" for what cannot be read: a process may end meanwhile.
+/// The file's text; "" if it cannot be read, since a process may end meanwhile.
 std::string text_of(const fs::path& path) {
   std::ostringstream text;
   text << std::ifstream(path, std::ios::binary).rdbuf();
@@ -44,7 +45,7 @@ Process process_in(const fs::path& folder) {
   return process;
 }
 
-/// The rank that the launcher gave to a process, -1 without one.
+/// The rank that the launcher gave to a process; -1 if none.
 int rank_of(const fs::path& folder) {
   std::istringstream variables(text_of(folder / "environ"));
   for (std::string variable; std::getline(variables, variable, '\0');) {
@@ -64,7 +65,7 @@ bool has_arrived(const fs::path& folder) {
   return false;
 }
 
-/// The ranks that the same launcher started on this node, by rank, each with what is wrong: "" if it came.
+/// The problem of each rank that the same launcher started on this node; "" if the rank reached MPI_Init.
 std::map<int, std::string> launched_here() {
   std::map<int, std::string> ranks;
   std::error_code problem;
@@ -96,7 +97,7 @@ void show_arrival() { name_watchdog(kArrived); }
 
 std::string ranks_not_arrived() {
   std::map<int, std::string> ranks = launched_here();
-  if (!ranks.contains(known_rank())) return "";  // this process is no child of the launcher: a script is between them
+  if (!ranks.contains(known_rank())) return "";  // not a child of the launcher: a script is between them
   const int size = number_of("PMI_SIZE");
   if (size == number_of("MPI_LOCALNRANKS")) {
     for (int rank = 0; rank < size; ++rank) ranks.try_emplace(rank, "which has no process on this node");

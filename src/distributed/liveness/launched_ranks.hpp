@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// launched_ranks.hpp: this node's other ranks as the system shows them, for the time in which MPI cannot name them.
+// launched_ranks.hpp: this node's other ranks as /proc shows them, for the time before MPI_Init returns.
 //   show_arrival(); MPI_Init_thread(...);     from now on others see that this process reached MPI_Init
 //   ranks_not_arrived()                       "rank 1 (process 123 of this node, which is stopped)"
 // A launcher starts the ranks of a node as its children and tells each one its rank in a variable. A rank shows that it

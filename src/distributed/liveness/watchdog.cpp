@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// watchdog.cpp: positions and collectives as text, and the thread that watches the blocking call.
+// watchdog.cpp: positions and collectives as text, and the thread that checks the blocking call a few times per second.
 #include <poll.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -25,8 +25,6 @@
 
 namespace kozero::distributed {
 
-// The newest collectives as text.
-
 namespace {
 
 template <std::size_t kSize>
@@ -47,11 +45,11 @@ std::string words(const Event& event) {
 thread_local int waits_of_this_thread = 0;
 
 constexpr double kBetweenLooks = 0.1;  // seconds
-constexpr int kLongestReport = 10;     // seconds that an abort waits for
+constexpr int kLongestReport = 10;     // seconds for which an abort waits
 
 std::atomic<double> timeout_in_force{600.0};
 
-/// The call under way: the main thread makes one at a time.
+/// The call under way; the main thread makes one at a time.
 struct Call {
   const char* name = nullptr;
   WaitClock clock;
@@ -69,7 +67,7 @@ struct Watch {
   struct sigaction on_abort_before {};
 };
 
-/// Never destroyed: its thread may outlive main's.
+/// Never destroyed, since its thread may outlive the main thread.
 Watch& watch() {
   static auto* const kWatch = new Watch;
   return *kWatch;
@@ -101,7 +99,7 @@ std::string awaited_in_vain(Call& call) {
 
 enum Aborted : int { kNot, kInWait, kElsewhere };  // whether the thread that aborted waited for other ranks
 
-std::atomic<int> aborted = kNot;  // written by a handler of signals
+std::atomic<int> aborted = kNot;  // written by a signal handler
 std::atomic<bool> abort_reported = false;
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
@@ -209,8 +207,6 @@ Whereabouts& whereabouts() {
   static Whereabouts here;
   return here;
 }
-
-// The thread that checks the call under way a few times a second.
 
 double comm_timeout() { return timeout_in_force; }
 void set_comm_timeout(double seconds) { timeout_in_force = seconds; }

@@ -2,9 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // watchdog.hpp: this process's position for other ranks, and a thread that ends the process if an MPI call does not
 // return.
-//   whereabouts().started({...})         records that a collective was started
+//   whereabouts().started({...})         records in core's events() that a collective was started
+//   const Whereabouts::Wait wait(role)   marks that this thread waits for other ranks
+//   whereabouts().beat()                 returns the wait, the newest collective and core's position() as one message
 //   { const BlockingCall call("MPI_Finalize"); MPI_Finalize(); }
-// The watchdog reports one line and ends the process after comm.timeout_s, without an MPI call.
+// A call times out after comm.timeout_s (wait_clock.hpp). With a heartbeat whose thread gets into MPI, the heartbeat
+// decides instead. On a timeout the watchdog reports one line by report_failure and ends the process with the status of
+// a lost rank, without an MPI call; the launcher, or the other ranks' watchdogs, end the other processes. Before MPI is
+// up, the rank is read from the launcher's variables.
 #pragma once
 #include <array>
 #include <atomic>
@@ -18,19 +23,13 @@
 
 namespace kozero::distributed {
 
-// The position of this process, for the ranks that wait for it and for the report of a wait that timed out.
-//   whereabouts().started({...})         records in core's events() that a collective was started
-//   const Whereabouts::Wait wait(role)   marks that this thread waits for other ranks
-//   whereabouts().beat()                 returns the wait, the newest collective and core's position() as one message
-// Nothing is allocated. Threads of different roles may call concurrently.
-
 /// A rank's message to the others, sent a few times a second as bytes.
 struct Beat {
   std::uint64_t number = 0;                            ///< of this rank's beats
   std::array<std::uint64_t, kRoles> waits_begun = {};  ///< begun and ended waits, both counted
   std::array<std::uint8_t, kRoles> waits = {};
   std::array<std::uint8_t, kRoles> stalled = {};  ///< set by rank 0: all ranks wait for each other
-  std::uint8_t ends = 0;                          ///< the rank has only to end MPI
+  std::uint8_t ends = 0;                          ///< the rank only has to end MPI
   std::array<char, 19> phase = {};
   std::array<char, 24> collective = {};  ///< newest collective of Role::training
   std::array<char, 16> communicator = {};
@@ -44,6 +43,8 @@ struct Beat {
 /// "step 12, forward_backward, unit 3, waiting in all_gather 812 of shm (1048576 bytes)"
 std::string position_text(const Beat& beat);
 
+/// The position of this process, for the ranks that wait for it and for the report of a wait that timed out. Allocates
+/// nothing. Threads of different roles may call concurrently.
 class Whereabouts {
  public:
   /// Records the start of a collective, or of an MPI call that blocks.
@@ -72,18 +73,12 @@ class Whereabouts {
 /// This process's record.
 Whereabouts& whereabouts();
 
-// A thread that ends the process if an MPI call does not return, since such a call cannot be interrupted.
-//   { const BlockingCall call("MPI_Finalize"); MPI_Finalize(); }
-// A call times out after comm.timeout_s (wait_clock.hpp). With a heartbeat whose thread gets into MPI, the heartbeat
-// decides instead. On a timeout the watchdog reports one line by report_failure and ends the process with the status of
-// a lost rank, without an MPI call; the launcher, or the other ranks' watchdogs, end the other processes. Before MPI is
-// up, the rank is read from the launcher's variables.
-
 /// comm.timeout_s: the timeout of all waits of this process without their own timeout. 600 until set.
 double comm_timeout();
 void set_comm_timeout(double seconds);
 
-/// Runs the thread from construction to destruction. At most one per process; without one, BlockingCall has no timeout.
+/// A thread that ends the process if an MPI call does not return, since such a call cannot be interrupted. Runs from
+/// construction to destruction. At most one per process; without one, BlockingCall has no timeout.
 class Watchdog {
  public:
   Watchdog();
@@ -92,7 +87,7 @@ class Watchdog {
   Watchdog& operator=(const Watchdog&) = delete;
 };
 
-/// The name of the thread, as /proc shows it; at most 15 letters. No effect if it does not run.
+/// Sets the thread's name in /proc; at most 15 letters. No effect without a watchdog.
 void name_watchdog(const char* name);
 
 /// Guards an MPI call that returns once other ranks call it too. For the main thread only.

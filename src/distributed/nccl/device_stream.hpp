@@ -4,7 +4,12 @@
 //   stream.record(event)      the event is reached once all earlier work is done
 //   stream.wait_for(event)    later work runs after the event
 //   stream.add(sum)           a sum in rank order (ordered_sum.hpp)
-// A CUDA build uses CUDA streams; a host build uses a thread with a queue.
+// A CUDA build uses CUDA streams, and the host waits for nothing here. A host build uses a thread with a queue. Its
+// kernels run in the calling thread, so an event recorded on the compute stream is reached at once, and the compute
+// stream waits within the call. An event is recorded on one stream any number of times; a wait refers to the newest
+// record at the time of the wait. For tests, KOZERO_STREAM_DELAY_US and KOZERO_STREAM_DELAY_SEED put random sleeps of
+// at most that many microseconds between the tasks of both streams. If the events order all dependent work, the sleeps
+// change no bit.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -14,8 +19,7 @@ namespace kozero::distributed {
 
 struct OrderedSum;
 
-// Random sleeps between the tasks of a stream, for tests.
-
+/// Random sleeps between the tasks of a stream, for tests.
 class StreamDelays {
  public:
   /// Reads KOZERO_STREAM_DELAY_US and KOZERO_STREAM_DELAY_SEED; without KOZERO_STREAM_DELAY_US there are no sleeps.
@@ -29,12 +33,6 @@ class StreamDelays {
   std::uint64_t key_;
   std::uint64_t next_ = 0;
 };
-
-// In a CUDA build, the host waits for nothing here. In a host build, kernels run in the calling thread, so an event
-// recorded on the compute stream is reached at once, and the compute stream waits within the call. An event is recorded
-// on one stream any number of times; a wait refers to the newest record at the time of the wait. For tests,
-// KOZERO_STREAM_DELAY_US and KOZERO_STREAM_DELAY_SEED put random sleeps of at most that many microseconds between the
-// tasks of both streams. If the events order all dependent work, the sleeps change no bit.
 
 /// A host build's stream handle points to this struct; `enqueue` puts `work(argument)` on the queue.
 struct HostStreamHandle {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// device_stream_cuda.cpp: streams of a CUDA build are CUDA's.
+// device_stream_cuda.cpp: streams and events of a CUDA build are CUDA's own.
 #include <cuda_runtime.h>
 #include <chrono>
 #include <optional>
@@ -49,7 +49,7 @@ bool StreamEvent::reached() const {
   return true;
 }
 
-/// Does not wait for the legacy default stream, and goes before kernels where both could run.
+/// A stream of high priority that does not wait for the legacy default stream.
 struct DeviceStream::Queue {
   cudaStream_t stream = nullptr;
   std::optional<Device> kernels;  // of this stream

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// device_stream_host.cpp: streams of a host build: a thread takes work from a queue, in order.
+// device_stream_host.cpp: a stream of a host build is a thread that does the work of a queue in order.
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -15,7 +15,7 @@
 
 namespace kozero::distributed {
 
-/// Records are numbered; `reached` is the newest that its stream came to.
+/// Records are numbered; `reached` is the newest record that the stream has reached.
 struct StreamEvent::State {
   std::atomic<std::uint64_t> recorded = 0;
   std::atomic<std::uint64_t> reached = 0;

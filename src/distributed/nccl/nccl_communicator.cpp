@@ -22,11 +22,9 @@
 
 namespace kozero::distributed {
 
-// Why ranks cannot use NCCL: no GPU, no library that serves, or one GPU for two of them.
-
 namespace {
 
-/// Of this rank alone; opens the library where one can be of use.
+/// Why this rank cannot use NCCL. Opens the library if this build can use one.
 std::string unavailable_reason_here(nccl::Library& library) {
   const std::string for_gpus = "this program was built for CPUs, and NCCL moves data between GPUs: start kozero-cuda";
   if (kHostIsDevice && std::getenv("KOZERO_NCCL_LIBRARY") == nullptr) return for_gpus;
@@ -49,11 +47,11 @@ const char* name_of(Collective collective) {
   return collective == Collective::reduce_scatter ? "reduce_scatter" : "all_gather";
 }
 
-/// Variables of the environment that NCCL reads when a communicator is made, set for the time of this object's life.
-/// What the user set stays.
+/// Sets, for its lifetime, environment variables that NCCL reads when a communicator is made.
+/// Variables that the user set stay.
 class PinnedAlgorithm {
  public:
-  /// `several`: communicators are at work on one GPU at once, in one order on all ranks.
+  /// `several`: several communicators use the GPU at once, in one order on all ranks.
   PinnedAlgorithm(bool pins, bool several) {
     if (several) pin("NCCL_LAUNCH_ORDER_IMPLICIT", "1");
     if (!pins) return;
@@ -87,7 +85,7 @@ class PinnedAlgorithm {
 
 class NcclCommunicator final : public GroupCommunicator {
  public:
-  /// `received`: where comm.exact receives addends; of extent 0 without.
+  /// `received`: the receive buffer of comm.exact; extent 0 without comm.exact.
   NcclCommunicator(const Ranks& ranks, const nccl::Library& library, const CommunicatorOptions& options,
                    const Vector<float>& received)
       : GroupCommunicator(ranks, {.label = "nccl", .timeout_s = options.timeout_s}),
@@ -111,7 +109,7 @@ class NcclCommunicator final : public GroupCommunicator {
     const bool aborted = watch_->failed();
     watch_.reset();
     if (aborted || abandoned()) {
-      connection_.abort();  // what the stream waits for, before it does
+      connection_.abort();  // so that the stream's destructor does not wait for it
       return;
     }
     for (const auto& [memory, handle] : registered_) {
@@ -136,7 +134,7 @@ class NcclCommunicator final : public GroupCommunicator {
     return memory;
   }
 
-  /// NCCL's own sums are in an order of its own.
+  /// NCCL's own sums add in an order that NCCL chooses.
   [[nodiscard]] bool adds_in_order() const override { return is_exact(); }
 
   Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition, Fold fold) override {
@@ -174,21 +172,21 @@ class NcclCommunicator final : public GroupCommunicator {
 
  private:
   struct Slot {
-    StreamEvent given;  // on the compute stream: what the collective reads is there
+    StreamEvent given;  // on the compute stream: the collective's input is complete
     StreamEvent done;   // on the communication stream
     bool open = false;
   };
 
   [[nodiscard]] bool is_exact() const { return received_.extent(0) > 0; }
 
-  /// `call(root)` puts the reduction or broadcast of one root's shard on the stream, call(-1) that of equal shards.
+  /// `call(root)` starts the reduction or broadcast of one root's shard on the stream, call(-1) that of equal shards.
   template <class Call>
   Pending start_by_root(Collective collective, const Partition& partition, const Call& call) {
     return start(collective, partition,
                  [&] { wait_for_result(put(collective, partition, call), name_of(collective)); });
   }
 
-  /// Between the two events `put_all` puts the collective on the stream.
+  /// `put_all` puts the collective on the stream, between the two events.
   template <class PutAll>
   Pending start(Collective collective, const Partition& partition, const PutAll& put_all) {
     require(partition.num_ranks() == size(), "nccl: a partition for another number of ranks");
@@ -207,7 +205,7 @@ class NcclCommunicator final : public GroupCommunicator {
     return {collective, ticket};
   }
 
-  /// Chunk by chunk of the shards: the addends come as messages, and one kernel adds them.
+  /// For each chunk of the shards: receives the addends as messages, then adds them in one kernel.
   void add_in_order(const float* full, float* shard, const Partition& partition, Fold fold) {
     const std::int64_t extent =
         chunk_extent(static_cast<std::int64_t>(received_.extent(0) * sizeof(float)), size() - 1, sizeof(float));
@@ -227,7 +225,7 @@ class NcclCommunicator final : public GroupCommunicator {
     }
   }
 
-  /// The first `addends` ranks send, all receive, in rank order.
+  /// The first `addends` ranks send and all ranks receive, in rank order.
   nccl::Result put_messages(const float* full, const Chunks& chunks, std::int64_t k, int addends) {
     const std::lock_guard lock(connection_.calls());
     if (watch_->failed()) lose(watch_->failure());
@@ -260,7 +258,8 @@ class NcclCommunicator final : public GroupCommunicator {
     return nccl_.group_end();
   }
 
-  /// Waits for what NCCL goes on with: it comes before the next call, and before what is put on the stream from now on.
+  /// Waits until NCCL has completed a call that continues in its own thread. Required before the next call and before
+  /// later work is put on the stream.
   void wait_for_result(nccl::Result result, const char* what) {
     result = connection_.wait_for_result(result, timeout(), [this] { return watch_ && watch_->failed(); });
     if (result != nccl::kSuccess) look();
@@ -288,14 +287,14 @@ class NcclCommunicator final : public GroupCommunicator {
   NcclConnection connection_;
   ComputeStream compute_;
   DeviceStream stream_;
-  std::vector<Slot> slots_;                          // collectives that may be started and not finished
+  std::vector<Slot> slots_;                          // one per collective that may be under way
   std::uint64_t next_ = 0;                           // ticket
-  std::vector<std::pair<void*, void*>> registered_;  // memory and NCCL's handle of it
+  std::vector<std::pair<void*, void*>> registered_;  // memory and NCCL's handle for the memory
   std::optional<NcclWatch> watch_;
 };
 
-/// One of each call that collectives make, of equal shards and of uneven ones: NCCL connects the ranks, and takes
-/// memory, for the first of a kind.
+/// Makes one call of each kind that collectives use, with equal and with uneven shards: NCCL connects the ranks and
+/// allocates memory on the first call of a kind.
 void make_first_calls(Communicator& comm) {
   const std::int64_t equal = kAlignment * comm.size();
   const Kokkos::View<float*, DeviceMemory> full("kozero::distributed::nccl::full", static_cast<std::size_t>(equal));
@@ -307,7 +306,7 @@ void make_first_calls(Communicator& comm) {
     comm.all_gather(shard.data(), full.data(), partition, sizeof(float));
   }
   Device().fence("kozero::distributed::nccl::first_calls");
-  comm.barrier();  // which throws where one of them failed
+  comm.barrier();  // throws if one of the calls failed
 }
 
 }  // namespace
@@ -340,8 +339,6 @@ std::string nccl_unavailable_reason(const Ranks& ranks) {
   for (std::size_t rank = 0; rank < nodes.size(); ++rank) devices.push_back({nodes[rank], gpus[rank]});
   return shared_gpu(devices);
 }
-
-// NCCL's collectives put on a stream between two events.
 
 Vector<float> received_addends(int size, MemoryLedger& ledger, const CommunicatorOptions& options) {
   if (!options.exact) return {};

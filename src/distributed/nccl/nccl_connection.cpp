@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// nccl_connection.cpp: the library opened and searched; the connection's start and end; the thread that watches it.
+// nccl_connection.cpp: opens the library and finds its functions; opens, closes and aborts a communicator; watches it.
 #include <dlfcn.h>
 #include <chrono>
 #include <cstdlib>
@@ -10,8 +10,6 @@
 #include "src/distributed/nccl/nccl_connection.hpp"
 
 namespace kozero::distributed::nccl {
-
-// A library opened and searched.
 
 namespace {
 
@@ -23,7 +21,7 @@ std::string version_text(int code) {
   return std::to_string(code / scale) + "." + std::to_string(code % scale / 100) + "." + std::to_string(code % 100);
 }
 
-/// The symbols of one library; the first that is wanted and not there.
+/// The symbols of one library, and the first requested symbol that it lacks.
 class Symbols {
  public:
   explicit Symbols(void* library) : library_(library) {}
@@ -68,7 +66,7 @@ void find_calls(Symbols& symbols, Calls& calls) {
   symbols.find_if_any("ncclCommDeregister", calls.comm_deregister);
 }
 
-/// Why what was found cannot be used.
+/// Why the library cannot be used; "" if it can.
 std::string shortcoming(const Symbols& symbols, const std::string& file, Library& library) {
   int code = 0;
   if (library.calls.get_version != nullptr && library.calls.get_version(&code) == kSuccess) {
@@ -102,7 +100,7 @@ Library open_library() {
 namespace kozero::distributed {
 namespace {
 
-constexpr std::chrono::seconds kLongestCall{2};  // a thread that stays longer in a call of NCCL is stuck there
+constexpr std::chrono::seconds kLongestCall{2};  // a thread that is longer in a call of NCCL is stuck
 constexpr std::chrono::milliseconds kBetweenLooks{5};
 
 }  // namespace
@@ -189,7 +187,7 @@ void NcclWatch::run() {
   try {
     enter_device();
     while (!ending_ && !look()) std::this_thread::sleep_for(kBetweenLooks);
-  } catch (const Error& error) {  // the device failed: nothing on it goes on
+  } catch (const Error& error) {  // the device failed: its work will not continue
     const std::lock_guard lock(mutex_);
     failure_ = "rank " + std::to_string(rank_) + ": " + error.what();
     failed_ = true;

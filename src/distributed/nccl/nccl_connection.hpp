@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // nccl_connection.hpp: the functions of NCCL, loaded from libnccl.so.2 at run time; one communicator of NCCL; and its
-// watch thread. Names and values are NCCL's; nccl_declarations.cpp checks them against NCCL's header. The communicator
-// is non-blocking. The watch thread aborts it if a collective fails or exceeds timeout_s. The header includes no
-// Kokkos.
+// watch thread. The declarations are our own, so that no build needs NCCL's header and one program runs with and
+// without the library. Names and values are NCCL's; nccl_declarations.cpp checks them in a CUDA build that has the
+// header. The header includes no Kokkos.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -16,9 +16,6 @@
 #include "src/distributed/nccl/device_stream.hpp"
 
 namespace kozero::distributed::nccl {
-
-// The declarations are our own, so that no build needs NCCL's header and one program runs with and without the library.
-// src/distributed/nccl/nccl_declarations.cpp checks them in a CUDA build that has the header.
 
 using Comm = void*;    // ncclComm_t
 using Stream = void*;  // cudaStream_t
@@ -86,12 +83,11 @@ Library open_library();
 
 namespace kozero::distributed {
 
-// NCCL's communicator from creation to destruction, which no lost rank can block.
-// The communicator is non-blocking: a long call returns kInProgress and continues in a thread of NCCL until state()
-// changes. Until then NCCL accepts no other call, and the call's work may not be on the stream yet.
-//   call  ->  wait_for_result: poll state() until it is not kInProgress, for at most timeout_s  ->  next call ...
-// NCCL does not guard state() against a call in another thread, so one lock guards all calls.
-
+/// NCCL's communicator from creation to destruction, which no lost rank can block.
+/// The communicator is non-blocking: a long call returns kInProgress and continues in a thread of NCCL until state()
+/// changes. Until then NCCL accepts no other call, and the call's work may not be on the stream yet.
+///   call  ->  wait_for_result: poll state() until it is not kInProgress, for at most timeout_s  ->  next call ...
+/// NCCL does not guard state() against a call in another thread, so one lock guards all calls.
 class NcclConnection {
  public:
   /// Makes no communicator yet; open() does.
@@ -105,7 +101,7 @@ class NcclConnection {
   nccl::Result open(int rank, int size, const nccl::UniqueId& id);
   [[nodiscard]] nccl::Comm comm() const { return comm_; }
 
-  /// Lock for calls of NCCL: held, it prevents an abort between two calls of a group.
+  /// The lock for calls of NCCL. While locked, no abort comes between two calls of a group.
   [[nodiscard]] std::timed_mutex& calls() { return in_call_; }
   /// The result of the last call, or an asynchronous error. Call without holding calls().
   /// Also kInProgress while another thread holds calls().
@@ -131,11 +127,10 @@ class NcclConnection {
   std::atomic<bool> ended_ = false;
 };
 
-// A thread that watches NCCL's collectives under way, since the host may be waiting for the device meanwhile. A failure
-// is an asynchronous error, or no collective done for timeout_s while one is under way. The thread records the failure,
-// then aborts NCCL, which ends the device's waits, so that code after such a wait finds the failure. Code that is about
-// to use a result must call look() too, since a collective that failed also counts as done.
-
+/// A thread that watches NCCL's collectives under way, since the host may be waiting for the device meanwhile. A
+/// failure is an asynchronous error, or no collective done for timeout_s while one is under way. The thread records the
+/// failure, then aborts NCCL, which ends the device's waits, so that code after such a wait finds the failure. Code
+/// that is about to use a result must call look() too, since a collective that failed also counts as done.
 class NcclWatch {
  public:
   NcclWatch(const nccl::Calls& calls, NcclConnection& connection, int rank, double timeout_s);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// nccl_declarations.cpp: our declarations of NCCL's calls against its header; nothing to run.
+// nccl_declarations.cpp: static_asserts that our declarations of NCCL's calls match NCCL's header. No code runs.
 #include <nccl.h>
 #include <cstddef>
 #include <type_traits>
@@ -10,7 +10,8 @@
 namespace kozero::distributed::nccl {
 namespace {
 
-/// Passed alike: pointers, or numbers (enumerators too) of one size, or structs of one size.
+/// Arguments with the same calling convention: pointers, or numbers and enumerators of one size, or structs of one
+/// size.
 template <class Ours, class Theirs>
 constexpr bool same_argument =
     sizeof(Ours) == sizeof(Theirs) && alignof(Ours) == alignof(Theirs) &&
