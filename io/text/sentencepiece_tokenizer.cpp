@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// sentencepiece_tokenizer.cpp: reads a SentencePiece model, and encodes and decodes with it.
 #include <sentencepiece_processor.h>
 #include <algorithm>
 #include <cmath>

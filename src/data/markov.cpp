@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// markov.cpp: the rows of the chain, its stationary distribution, and the samples drawn from it.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
