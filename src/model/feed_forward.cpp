@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// feed_forward.cpp: the MLP of a block, GELU for GPT-2 and SwiGLU for Llama and Qwen, forward, backward and decoding.
 #include <algorithm>
 
 #include <kozero/core/precision.hpp>

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// gpt2.cpp: GPT-2: its shape, its tensors with names and initial values, and the decoder made of its sublayers.
 #include <cmath>
 
 #include <kozero/core/precision.hpp>

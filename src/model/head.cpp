@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// head.cpp: the last norm, the product with the vocabulary in chunks of rows, and the loss with its gradient.
 #include <algorithm>
 
 #include <kozero/core/precision.hpp>

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// linear_demo.cpp: linear regression of synthetic data, the smallest model that can be sharded.
 #include <algorithm>
 #include <array>
 #include <cmath>

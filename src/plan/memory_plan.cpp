@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// memory_plan.cpp: a rank's memory by the constructors that a run uses, and the first changes that make a deck fit.
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>

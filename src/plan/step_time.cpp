@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// step_time.cpp: a step's operations, and its time from rates of the processor, the links and the disk.
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>

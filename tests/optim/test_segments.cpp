@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// test_segments.cpp: which elements of a rank's ranges decay and train.
 #include <catch2/catch_test_macros.hpp>
 
 #include <kozero/core/error.hpp>

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// node_layout.cpp: which ranks share a node, and the latency-bandwidth model of sums over nodes.
 #include <mpi.h>
 #include <algorithm>
 #include <cmath>
