@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// checkpoint.cpp: writing, verification, search and removal of checkpoints.
+// checkpoint.cpp: the phases of writing a checkpoint, verification, and search, renaming and removal in a run's folder.
 #include <fmt/format.h>
 #include <algorithm>
 #include <charconv>
@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::int64_t kMaxManifestBytes = std::int64_t{256} << 20;
 
-/// Work for rank 0 that all ranks wait for.
+/// Work of rank 0, for which all ranks wait.
 template <class Work>
 void on_first_rank(distributed::Communicator& comm, const Work& work) {
   distributed::agreed(comm, [&] {
@@ -32,7 +32,7 @@ void on_first_rank(distributed::Communicator& comm, const Work& work) {
   });
 }
 
-/// The error that ends a save, with what the disk had at that time where it is about the checkpoint's files.
+/// The error that ends a save, with the free disk space at that time if the error is about the checkpoint's files.
 Error with_space(const Error& problem, const std::string& folder, std::int64_t needed) {
   const std::string name = fs::path(folder).filename().string();  // other ranks may know the folder by another path
   const std::string_view text = problem.what();
@@ -65,7 +65,7 @@ void require_space(const std::string& folder, std::int64_t needed) {
                                   "; make room, or keep fewer by checkpoint.keep");
 }
 
-/// The state file's hashes and its datasets', read in one pass over the ranks.
+/// Hashes of the state file and of its datasets, from one pass over the file, distributed over the ranks.
 void hash_state(distributed::Communicator& comm, const std::string& path, const std::vector<TensorRef>& tensors,
                 Manifest& manifest) {
   manifest.files[kStateFile] = hash_blocks(comm, path);
@@ -117,14 +117,14 @@ SavedState saved_state(const std::string& path, const WeightsDescription& descri
   return {path, false, std::move(manifest)};
 }
 
-/// As rank 0 sees it.
+/// Whether rank 0 finds a folder at `path`.
 bool is_folder_for_all(distributed::Communicator& comm, const std::string& path) {
   return distributed::broadcast_value(comm, static_cast<int>(comm.rank() == 0 && is_folder(path))) != 0;
 }
 
 constexpr std::string_view kPrefix = "step_";
 
-/// The step of a folder's name, -1 where it is not the name of a checkpoint.
+/// The step of a folder's name; -1 if it is not the name of a checkpoint.
 std::int64_t step_of(const fs::path& folder) {
   const std::string name = folder.filename().string();
   std::int64_t step = -1;
@@ -156,8 +156,8 @@ void rename_folder(const fs::path& from, const fs::path& to) {
     throw Error(Failure::write, from.string() + ": cannot rename to " + to.string() + ": " + problem.message());
 }
 
-/// All checkpoints, newest first by what their manifests say; by name where a manifest cannot be read, and of two of
-/// one step the one that is named so.
+/// All checkpoints, newest first by the steps in their manifests, or by name if a manifest cannot be read. Of two with
+/// one step, the one with that step's name is first.
 std::vector<std::string> newest_first(const std::string& run_folder) {
   struct Candidate {
     std::string folder;
@@ -171,7 +171,7 @@ std::vector<std::string> newest_first(const std::string& run_folder) {
       one.step = read_manifest(folder).record.step;
       one.named_so = one.step == step_of(folder);
     } catch (const Error&) {
-      continue;  // verifying says why
+      continue;  // verification reports the reason
     }
   }
   std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
@@ -277,7 +277,7 @@ std::vector<std::string> checkpoints_in(const std::string& run_folder) {
 
 std::optional<FoundCheckpoint> newest_complete(distributed::Communicator& comm, const std::string& run_folder,
                                                std::vector<std::string>& skipped) {
-  bool removed = true;  // by a trainer that is at work there, while this looked
+  bool removed = true;  // by a running trainer, meanwhile
   for (int look = 0; removed && look < kMostReads; ++look) {
     removed = false;
     skipped.clear();
@@ -312,7 +312,7 @@ std::optional<FoundCheckpoint> best_checkpoint(const std::string& run_folder) {
       if (!loss || (best && *best->manifest.record.validation_loss < *loss)) continue;
       best = FoundCheckpoint{folder, std::move(manifest)};
     } catch (const Error& problem) {
-      if (problem.failure() != Failure::input) throw;  // a broken one is not the best
+      if (problem.failure() != Failure::input) throw;  // a broken checkpoint is not the best
     }
   }
   return best;

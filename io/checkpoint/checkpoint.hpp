@@ -1,8 +1,12 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // checkpoint.hpp: one checkpoint, a folder that is complete or absent, and the checkpoints of a run's folder.
-// A checkpoint is written under a temporary name and renamed when it is complete; verification compares every byte with
-// the manifest. Collective functions throw Error on all ranks.
+//   step_000001000/   state.h5   further small files   manifest.json
+// Written as step_000001000.partial: state.h5, the small files, the manifest last, each synced; then one rename and a
+// sync of the parent. Every rank writes and hashes its own share; after each phase the ranks agree on the worst status.
+// libhdf5 reads only bytes whose hashes agree with the manifest. This detects accidents, not malice.
+// A checkpoint's step is the step in its manifest; a copied or renamed folder may have another name. Folders that are
+// being written or removed are named .partial and ignored, so that a crash leaves only whole checkpoints and leftovers.
 #pragma once
 #include <functional>
 #include <map>
@@ -15,12 +19,6 @@
 
 namespace kozero::io {
 
-// One checkpoint, a folder that is complete or absent.
-//   step_000001000/   state.h5   further small files   manifest.json
-// Written as step_000001000.partial: state.h5, the small files, the manifest last, each synced; then one rename and a
-// sync of the parent. Every rank writes and hashes its own share; after each phase the ranks agree on the worst status.
-// libhdf5 reads only bytes that the manifest vouches for. It guards against accidents, not against malice.
-
 inline constexpr const char* kStateFile = "state.h5";
 inline constexpr const char* kManifestFile = "manifest.json";
 
@@ -31,21 +29,21 @@ struct CheckpointContents {
   Ties ties = {};                                ///< of the parameters
 };
 
-/// What a checkpoint takes on its file system, a margin for metadata included.
+/// Bytes of a checkpoint on its file system, with a margin for metadata.
 std::int64_t checkpoint_bytes(const ParameterTable& table, const CheckpointContents& contents);
 
-/// Attempts to read the newest checkpoint, each of which a trainer may remove meanwhile.
+/// Attempts to read the newest checkpoint; a trainer may remove the checkpoint during each attempt.
 inline constexpr int kMostReads = 20;
 
 /// Returns the bytes of the state. Collective; makes no MPI call but control messages. Throws Error(write), seen by all
-/// ranks, with path, reason, the bytes it takes and those free, and leaves nothing behind: where the disk is too full
-/// for it, before a byte is written; if a call fails or the folder exists already. Rank 0 calls `may_publish`
-/// before it makes the folder and before the folder gets its name; it throws to end the save.
+/// ranks, with path, reason, needed bytes and free bytes, and leaves nothing behind, if a call fails, the folder exists
+/// already, or the disk has too little room (before a byte is written). Rank 0 calls `may_publish` before it makes the
+/// folder and before the rename; `may_publish` throws to end the save.
 std::int64_t write_checkpoint(
     distributed::Communicator& comm, const std::string& folder, const ParameterTable& table,
     const CheckpointContents& contents, const std::function<void()>& may_publish = [] {});
 
-/// The manifest on its own, read on this process. Throws Error(input).
+/// Reads only the manifest, on this process. Throws Error(input).
 Manifest read_manifest(const std::string& folder);
 
 /// Rank 0's, on every rank. Collective. Throws Error(input), seen by all ranks.
@@ -55,18 +53,16 @@ Manifest read_manifest(distributed::Communicator& comm, const std::string& folde
 /// Throws Error(input), seen by all ranks.
 Manifest verify_checkpoint(distributed::Communicator& comm, const std::string& folder);
 
-// What was saved under a path, be it a checkpoint's folder or a weights file.
-// libhdf5 opens the state's file after verify() alone.
-
+/// A checkpoint's folder or a weights file. libhdf5 opens the state's file only after verify().
 struct SavedState {
   std::string path;
   bool is_checkpoint = false;
-  Manifest manifest;  ///< of a weights file: the record's step, tokens and model alone
+  Manifest manifest;  ///< for a weights file: only the record's step, tokens and model
 
   [[nodiscard]] std::string state_file() const;  ///< the HDF5 file of the tensors
 };
 
-/// The manifest or header on its own, read on this process. Throws Error(input).
+/// Reads only the manifest or header, on this process. Throws Error(input).
 SavedState read_saved_state(const std::string& path);
 
 /// Rank 0's, on every rank. Collective. Throws Error(input), seen by all ranks.
@@ -76,15 +72,10 @@ SavedState read_saved_state(distributed::Communicator& comm, const std::string& 
 /// Error(input), seen by all ranks.
 SavedState verify(distributed::Communicator& comm, const std::string& path);
 
-// The checkpoints of a run's folder: step_000000100, step_000000200, ...
-// A checkpoint's step is what its manifest says; a folder that was copied or renamed may have another name.
-// What is being written or removed is called .partial and counts for nothing; a crash at any moment leaves either whole
-// checkpoints or such leftovers.
-
 /// "RUN/step_000001000"
 std::string checkpoint_folder(const std::string& run_folder, std::int64_t step);
 
-/// By name alone, newest first; none where the run's folder is not there. Throws Error(input).
+/// Checkpoints by name, newest first; none if the run's folder does not exist. Throws Error(input).
 std::vector<std::string> checkpoints_in(const std::string& run_folder);
 
 struct FoundCheckpoint {
@@ -92,28 +83,27 @@ struct FoundCheckpoint {
   Manifest manifest;
 };
 
-/// The newest one, by the steps of the manifests, whose every byte is as it was written; each broken one before it adds
-/// its reason to `skipped`. If a trainer removed one meanwhile, rank 0 looks again. Rank 0 looks, all ranks verify.
+/// The newest intact checkpoint, by the steps of the manifests; `skipped` gets the reason for each newer one that is
+/// broken. Rank 0 searches, and searches again if a trainer removed a checkpoint meanwhile; all ranks verify.
 /// Collective. Throws Error, seen by all ranks.
 std::optional<FoundCheckpoint> newest_complete(distributed::Communicator& comm, const std::string& run_folder,
                                                std::vector<std::string>& skipped);
 
-/// The checkpoint whose manifest has the lowest validation loss, of equal ones the earliest; none where no manifest has
-/// one. One process. Its bytes are not verified. Throws Error(input) where the folder cannot be read.
+/// The checkpoint whose manifest has the lowest validation loss, the earliest of equal ones; nullopt if no manifest has
+/// a loss. One process. Does not verify the bytes. Throws Error(input) if the folder cannot be read.
 std::optional<FoundCheckpoint> best_checkpoint(const std::string& run_folder);
 
-/// Removes leftovers of writing and all but the newest `keep` (0: all stay) and `best`, a path as best_checkpoint gives
-/// it. One process. Throws Error(write).
+/// Removes leftovers of writing, and all checkpoints except the newest `keep` (0: all) and `best`, a path from
+/// best_checkpoint. One process. Throws Error(write).
 void prune_checkpoints(const std::string& run_folder, std::int64_t keep, const std::string& best = "");
 
-/// Renames the checkpoints that are named after a later step than `step`, which a continued run is about to write anew,
-/// to *.old, *.old-2 ...; but not `loaded`, from which it goes on. Returns the new names. One process. Throws
-/// Error(write).
+/// Renames the checkpoints named after later steps than `step`, which a continued run will write again, to *.old,
+/// *.old-2 ..., except `loaded`, from which it continues. Returns the new names. One process. Throws Error(write).
 std::vector<std::string> set_aside_after(const std::string& run_folder, std::int64_t step,
                                          const std::string& loaded = "");
 
-/// Gives `loaded`, a checkpoint of `step`, the name of its step where it lies in `run_folder` under that of another;
-/// what has that name is set aside. Returns its path. One process. Throws Error(write).
+/// Renames `loaded`, a checkpoint of `step`, to its step's name if it is in `run_folder` under another name. A folder
+/// with that name is set aside. Returns the path. One process. Throws Error(write).
 std::string name_by_step(const std::string& run_folder, const std::string& loaded, std::int64_t step);
 
 }  // namespace kozero::io

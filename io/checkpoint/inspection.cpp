@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// inspection.cpp: lists tensors by name, and computes their statistics and differences.
+// inspection.cpp: lists tensors by name, and computes statistics and differences chunk by chunk, in fixed blocks.
 #include <fnmatch.h>
 #include <algorithm>
 #include <bit>
@@ -40,7 +40,7 @@ double add_block(const float* values, std::int64_t count, TensorStatistics& all)
   return squares;
 }
 
-/// Adds what differs between two chunks that begin at element `begin`.
+/// Adds the differences of two chunks that begin at element `begin`.
 void add_chunk(const std::vector<float>& a, const std::vector<float>& b, std::int64_t begin, TensorDifference& all) {
   if (std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0) return;
   for (std::size_t i = 0; i < a.size(); ++i) {

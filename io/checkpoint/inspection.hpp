@@ -1,7 +1,12 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // inspection.hpp: the tensors of a weights file or checkpoint: list, statistics, and differences between two files.
-// The tensors are distributed over the ranks; the results are on every rank and do not depend on the number of ranks.
+//   /parameters/<name>   /optimizer/<state>/<name>        parameters first, names sorted
+//   norm = sqrt(sum x_i^2), least and largest, over the finite x_i; how many are not finite
+//   x_i and y_i are equal if their bits are: NaN equals the same NaN, 0 is not -0
+// A tensor is one rank's work. Squares are added in double in fixed blocks. So the results, which are on every rank, do
+// not depend on the number of ranks. Denormals count with their exact value, whatever the processor flushes. A pattern
+// is the shell's (fnmatch): * ? [a-z] over the full name, in which a slash is an ordinary character.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -15,10 +20,6 @@
 
 namespace kozero::io {
 
-// The tensors of a weights file or a checkpoint's state by their full names.
-//   /parameters/<name>   /optimizer/<state>/<name>        parameters first, names sorted
-// A pattern is the shell's (fnmatch): * ? [a-z] over the full name, a slash being a letter like any other.
-
 struct ListedTensor {
   std::string name;  ///< "/parameters/wte.weight"
   std::vector<std::int64_t> shape;
@@ -28,13 +29,8 @@ struct ListedTensor {
 /// Throws Error(input).
 std::vector<ListedTensor> list_tensors(const Hdf5File& file);
 
-/// Those whose names the pattern fits; all for an empty pattern.
+/// The tensors whose names match the pattern; all for an empty pattern.
 std::vector<ListedTensor> chosen_tensors(const std::vector<ListedTensor>& tensors, const std::string& pattern);
-
-// What a stored tensor's values are like, read in chunks.
-//   norm = sqrt(sum x_i^2), least and largest, over the finite x_i; how many are not finite
-// Squares are added in double in fixed blocks, and a tensor is one rank's work: the same numbers on any rank count.
-// Denormals count with their exact value, whatever the processor flushes.
 
 struct TensorStatistics {
   double norm = 0.0;
@@ -47,27 +43,23 @@ struct TensorStatistics {
 /// Memory: 16 MiB. Throws Error(input).
 TensorStatistics statistics_of(const Hdf5Dataset& dataset, std::int64_t extent);
 
-/// Of all `tensors` of a file, in their order. Each rank has opened the file by itself and reads its share. Collective.
-/// Throws Error(input), seen by all ranks.
+/// Statistics of all `tensors` of a file, in their order. Each rank has opened the file and reads its share.
+/// Collective. Throws Error(input), seen by all ranks.
 std::vector<TensorStatistics> statistics_of(distributed::Communicator& comm, const Hdf5File& file,
                                             const std::vector<ListedTensor>& tensors);
-
-// Where two stored tensors of one shape differ in bits, read in chunks.
-//   x_i and y_i are equal where their bits are: NaN equals the same NaN, 0 is not -0
-// A tensor is one rank's work: the same answer on any rank count.
 
 struct TensorDifference {
   std::int64_t count = 0;   ///< elements that differ
   std::int64_t first = -1;  ///< the first of them, counted row by row
   float a = 0.0F;           ///< its two values
   float b = 0.0F;
-  double largest = 0.0;  ///< max |x_i - y_i|, NaN where a difference is
+  double largest = 0.0;  ///< max |x_i - y_i|; NaN if a difference is NaN
 };
 
-/// Of a dataset of each file; `extent` elements in both. Memory: 32 MiB. Throws Error(input).
+/// The difference of two datasets of `extent` elements. Memory: 32 MiB. Throws Error(input).
 TensorDifference difference_of(const Hdf5Dataset& a, const Hdf5Dataset& b, std::int64_t extent);
 
-/// Of `tensors`, which both files hold. Each rank has opened the files by itself and reads its share. Collective.
+/// Differences of `tensors`, which both files have. Each rank has opened the files and reads its share. Collective.
 /// Throws Error(input), seen by all ranks.
 std::vector<TensorDifference> differences_of(distributed::Communicator& comm, const Hdf5File& a, const Hdf5File& b,
                                              const std::vector<ListedTensor>& tensors);

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// manifest.cpp: manifest.json as text and back; reading checks every key's presence and type.
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -17,7 +18,7 @@ constexpr int kIndent = 1;
 
 std::string hash_of(const Json& json) { return xxh3_128(json.dump(kIndent)); }
 
-/// Throws Error(input) naming the key where it is missing or of another type.
+/// Throws Error(input) naming the key if it is missing or of another type.
 template <class T>
 T value_of(const Json& json, const char* key) {
   const auto found = json.find(key);
@@ -115,7 +116,7 @@ std::string manifest_text(const Manifest& manifest) {
   if (!record.data.whole.empty()) json["data"]["hash"] = record.data.whole;
   if (!record.exactness.empty()) json["exactness"] = record.exactness;
   if (!record.tuning.empty()) json["tuning"] = record.tuning;
-  // A loss that is not finite has no JSON, and is no lowest loss.
+  // A loss that is not finite has no JSON form and cannot be the lowest.
   if (record.validation_loss && std::isfinite(*record.validation_loss)) {
     json["validation_loss"] = *record.validation_loss;
   }

@@ -1,16 +1,16 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// manifest.hpp: what a checkpoint says of itself, and the hashes that vouch for its files.
-//   manifest.json: format_version; step, tokens, optimizer_start; loss_scale {scale, good_steps} where it is dynamic;
-//   exactness {name: value}; tuning where there is one; validation_loss where it was measured at this step; provenance
+// manifest.hpp: a checkpoint's description and the hashes of its files.
+//   manifest.json: format_version; step, tokens, optimizer_start; loss_scale {scale, good_steps} if it is dynamic;
+//   exactness {name: value}; tuning if there is one; validation_loss if it was measured at this step; provenance
 //   {version, commit, ...}, which no hash of a dataset depends on; data {seed, global_batch, num_samples, next_step,
 //   sampled_hash, hash}; model, tokenizer, deck; files {name: {size, xxh3_128 of every 16 MiB}}; datasets {path in
-//   state.h5: hash}; hash of all that stands before it
-// A dataset's hash is that of its values alone, wherever they lie in the file: its bytes (f32, little endian,
-// row-major) are cut into blocks of 16 MiB, and XXH3-128 is taken of the blocks' XXH3-128, 32 hexadecimal digits each,
-// one behind the other. With h5py and xxhash, for `bytes = file[path][()].tobytes()`:
+//   state.h5: hash}; hash of all text before it
+// A dataset's hash depends only on its values, not on their place in the file: its bytes (f32, little endian,
+// row-major) are cut into blocks of 16 MiB, and the hash is XXH3-128 of the blocks' XXH3-128, 32 hexadecimal digits
+// each, joined. With h5py and xxhash, for `bytes = file[path][()].tobytes()`:
 //   xxh3_128("".join(xxh3_128(bytes[i:i+2**24]).hexdigest() for i in range(0, len(bytes), 2**24))).hexdigest()
-// The data position is the next step alone: which samples a step takes is a function of (seed, step).
+// The data position is the next step: the samples of a step are a function of (seed, step).
 #pragma once
 #include <map>
 #include <optional>
@@ -20,7 +20,7 @@
 
 namespace kozero::io {
 
-/// A dynamic loss scale, and how many steps in a row it did well.
+/// A dynamic loss scale, and the number of consecutive steps without overflow.
 struct LossScale {
   double scale = 1.0;
   std::int64_t good_steps = 0;
@@ -34,24 +34,24 @@ struct DataIdentity {
   bool operator==(const DataIdentity&) const = default;
 };
 
-/// The state of a run that is not in tensors, and what a deck has to agree with to go on from it.
+/// The state of a run besides tensors, and the values with which a deck must agree to continue from it.
 struct CheckpointRecord {
   std::int64_t step = 0;             ///< updates done
   std::int64_t tokens = 0;           ///< tokens seen
   std::int64_t optimizer_start = 0;  ///< updates made before the optimizer's state began (weights-only resumes)
   std::uint64_t seed = 1;
-  std::int64_t global_batch = 0;  ///< sequences a step
+  std::int64_t global_batch = 0;  ///< sequences per step
   std::int64_t num_samples = 0;   ///< of the training data
   DataIdentity data = {};
   std::string model = {};                    ///< its shape, JSON
   std::string tokenizer = {};                ///< its name and the hash of its vocabulary; "none"
   std::string deck = {};                     ///< the resolved deck's text
-  std::optional<LossScale> loss_scale = {};  ///< for the next step; none where it is fixed
-  /// What else the bits of a step depend on, by name (train/checkpoint.hpp); none where unknown.
+  std::optional<LossScale> loss_scale = {};  ///< for the next step; nullopt if it is fixed
+  /// Further properties on which the bits of a step depend, by name (train/checkpoint.hpp); empty if unknown.
   std::map<std::string, std::string> exactness = {};
   std::string tuning = {};                     ///< XXH3-128 of the products' tuning file; "" without one
-  std::optional<double> validation_loss = {};  ///< nats per token of the state that is saved; none where not measured
-  std::string provenance = {};                 ///< program, libraries, command, hosts: a JSON object; "" where unknown
+  std::optional<double> validation_loss = {};  ///< nats per token of the saved state; nullopt if not measured
+  std::string provenance = {};                 ///< program, libraries, command, hosts: a JSON object; "" if unknown
 };
 
 struct Manifest {
@@ -62,7 +62,7 @@ struct Manifest {
 
 std::string manifest_text(const Manifest& manifest);
 
-/// Throws Error(input) naming `path` and the first thing that is wrong.
+/// Throws Error(input) naming `path` and the first error.
 Manifest parse_manifest(const std::string& text, const std::string& path);
 
 }  // namespace kozero::io

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// tensor_groups.cpp: creates a file of tensors, and writes and reads the shards of this rank.
+// tensor_groups.cpp: lays a file of tensors out in memory and copies that to the disk; writes and reads a rank's
+// shards.
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
@@ -62,7 +63,7 @@ void write_attributes(Hdf5File& file, const WeightsDescription& description) {
   file.write_attribute("tokens", description.tokens);
 }
 
-/// All of the file but its tensors' values, in memory; returns where those lie.
+/// Writes the file without its tensors' values, in memory; returns the tensors' offsets.
 std::vector<std::vector<TensorRef>> write_draft(const MemoryFile& draft, const ParameterTable& table,
                                                 const std::vector<std::string>& groups,
                                                 const WeightsDescription& description, std::int64_t user_block) {
@@ -77,13 +78,12 @@ std::vector<std::vector<TensorRef>> write_draft(const MemoryFile& draft, const P
   return layout;
 }
 
-/// The tensor's name in messages: bare for a parameter, with its group for what belongs to one.
+/// The tensor's name in messages: with its group, unless it is a parameter.
 std::string label_of(const std::string& group, const std::string& name) {
   return group == kParameterGroup ? name : group + "/" + name;
 }
 
-/// Calls `visit(number, first, last, values)` for the parts of the group's `number`-th stored tensor that its ranges
-/// hold: elements [first, last) of the tensor.
+/// Calls `visit(first, last, values)` for each overlap of the row with a shard, as a range of the tensor's elements.
 template <class T, class Visit>
 void for_each_part(const ParameterTable& table, const TensorGroup<T>& group, const Visit& visit) {
   std::size_t number = 0;
@@ -124,7 +124,7 @@ void compare_names(const Hdf5File& file, const std::string& group, const Paramet
   }
 }
 
-/// The disk begins with each chunk while the next one is written.
+/// The system begins to store each chunk on the disk while the next chunk is written.
 void write_in_chunks(const FileDescriptor& file, std::string_view bytes, std::int64_t offset) {
   constexpr std::size_t kChunk = std::size_t{8} << 20;
   constexpr std::size_t kWorthStarting = std::size_t{1} << 20;

@@ -62,14 +62,14 @@ WeightsHeader parsed(const std::string& block, const std::string& path) {
   return header;
 }
 
-/// The file's first kWeightsHeaderBytes, zeros behind its end.
+/// The file's first kWeightsHeaderBytes, filled up with zeros.
 std::string block_in(const FileDescriptor& file) {
   std::string block(static_cast<std::size_t>(kWeightsHeaderBytes), '\0');
   static_cast<void>(file.read_up_to(block, 0));
   return block;
 }
 
-/// Rank 0's, on every rank.
+/// Rank 0's header, on every rank.
 std::string block_of_first_rank(distributed::Communicator& comm, const std::string& path) {
   return distributed::from_first_rank(comm, [&] { return block_in(FileDescriptor(path, FileDescriptor::Use::read)); });
 }
@@ -91,7 +91,7 @@ WeightsDescription describe(const Hdf5File& file) {
           {}};
 }
 
-/// The file on rank 0, and what it says of itself on every rank.
+/// The open file on rank 0, and its description on every rank.
 struct OpenedFile {
   std::optional<Hdf5File> on_first_rank;
   WeightsDescription description;

@@ -1,9 +1,20 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // weights_file.hpp: a file of a model's weights: its header with checksums, and writing and reading by all ranks.
-// The header is HDF5's user block of 4 KiB. It holds the description and the hashes of the file, which
-// verify_weights_header compares. WeightsStream writes such a file on one process. write_tensor_file also writes the
-// state of a checkpoint.
+//   KoZeRO weights 1, sealed HASH  XXH3-128 of the other bytes of the block
+//   bytes N                        of the whole file
+//   xxh3_128 HASH                  XXH3-128 of the hashes (hexadecimal, joined) of the 16 MiB blocks of bytes 4096 to N
+//   step S
+//   tokens T
+//   model JSON
+//   zeros
+//   /parameters/<name>   always        /optimizer/<state>/<name>   in a checkpoint's state
+//   root attributes: format_version, description, step, tokens; a tied tensor has tied_to, the other's name
+// The header is HDF5's user block, the first 4 KiB. verify_weights_header compares its hashes with the file, so that
+// libhdf5 reads only bytes that were written. This detects accidents; it is not a signature. A weights file is written
+// under a temporary name, synced and renamed. The state of a checkpoint, which write_tensor_file writes too, has no
+// header, but a manifest. Readers expect a verified file (verify() in checkpoint.hpp). WeightsStream writes a weights
+// file on one process; the other functions are collective, and after each phase the ranks agree on the worst status.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -17,25 +28,14 @@
 
 namespace kozero::io {
 
-// The first 4 KiB of a weights file, HDF5's user block: its description, and hashes that vouch for its bytes,
-// so that libhdf5 reads none that were not written. A checkpoint's state has its manifest instead.
-//   KoZeRO weights 1, sealed HASH  XXH3-128 of the other bytes of the block
-//   bytes N                        of the whole file
-//   xxh3_128 HASH                  XXH3-128 of the hashes (hexadecimal, joined) of the 16 MiB blocks of bytes 4096 to N
-//   step S
-//   tokens T
-//   model JSON
-//   zeros
-// It guards against accidents; it is no signature.
-
 inline constexpr std::int64_t kWeightsHeaderBytes = 4096;
 
 /// Hashes the file and fills its first kWeightsHeaderBytes; the file is on the disk afterwards. Collective. Throws
-/// Error(write or input), and Error(internal) where the description is too long.
+/// Error(write or input), and Error(internal) if the description is too long.
 void write_weights_header(distributed::Communicator& comm, const std::string& path,
                           const WeightsDescription& description);
 
-/// On this process alone, without a look at the file's other bytes. Throws Error(input) naming file and reason.
+/// Reads only the header, on this process. Throws Error(input) naming file and reason.
 WeightsDescription read_weights_header(const std::string& path);
 
 /// Rank 0's, on every rank. Collective. Throws Error(input), seen by all ranks.
@@ -45,15 +45,8 @@ WeightsDescription read_weights_header(distributed::Communicator& comm, const st
 /// Error(input), seen by all ranks.
 WeightsDescription verify_weights_header(distributed::Communicator& comm, const std::string& path);
 
-// A file of a model's tensors, plain or with training state.
-//   /parameters/<name>   always        /optimizer/<state>/<name>   in a checkpoint
-//   root attributes: format_version, description, step, tokens; a tied tensor has tied_to, the other's name
-// A weights file alone gets the header above, is written under a temporary name, synced and renamed; a checkpoint does
-// that with its folder and manifest. What is read was verified before by verify() (checkpoint.hpp).
-// All functions are collective; after each phase the ranks agree on the worst status.
-
-/// A whole file under its own name, replacing an older one, and on the disk; returns where its tensors lie. Over all
-/// ranks a group's shards must hold every element of every tensor exactly once (internal error). Throws Error(write).
+/// Writes a whole file under its own name, replacing an older one, and syncs it; returns the tensors' offsets. Over all
+/// ranks a group's shards must cover every element of every tensor exactly once (internal error). Throws Error(write).
 std::vector<TensorRef> write_tensor_file(distributed::Communicator& comm, const std::string& path,
                                          const ParameterTable& table,
                                          const std::vector<TensorGroup<const float>>& groups,
@@ -72,8 +65,8 @@ struct AbsentState {
 AbsentState read_tensor_file(distributed::Communicator& comm, const std::string& path, const ParameterTable& table,
                              const std::vector<TensorGroup<float>>& groups);
 
-/// The plain weights file: the parameters alone, complete or absent. Rank 0 calls `may_publish` before the file gets
-/// its name; it throws to keep the older one. Throws Error(write).
+/// Writes a weights file, complete or absent, with the parameters only. Rank 0 calls `may_publish` before the rename;
+/// `may_publish` throws to keep the older file. Throws Error(write).
 void write_weights(
     distributed::Communicator& comm, const std::string& path, const ParameterTable& table,
     const std::vector<RangeValues<const float>>& shards, const WeightsDescription& description,
@@ -83,18 +76,17 @@ void write_weights(
 WeightsDescription read_weights(distributed::Communicator& comm, const std::string& path, const ParameterTable& table,
                                 const std::vector<RangeValues<float>>& shards);
 
-/// Where a tensor lies: "/parameters/NAME".
+/// The path of a tensor's dataset: "/parameters/NAME".
 std::string weights_dataset(const std::string& name);
 
-// Writes a weights file on one process, tensor by tensor, in chunks of any size.
-// Every element of every tensor must be written before the file is closed. Throws Error(write).
-
+/// Writes a weights file on one process, tensor by tensor, in chunks of any size.
+/// Every element of every tensor must be written before the file is closed. Throws Error(write).
 class WeightsStream {
  public:
   WeightsStream(const std::string& path, const ParameterTable& table, const WeightsDescription& description);
   /// Elements [first, first + values.size()) of the table's tensor `index`.
   void write(std::size_t index, std::int64_t first, std::span<const float> values) const;
-  /// Syncs the file, writes its header and gives it its name.
+  /// Syncs the file, writes its header and renames it.
   void close();
 
  private:

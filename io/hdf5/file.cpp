@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// file.cpp: groups, datasets and attributes of an HDF5 file.
+// file.cpp: calls of libhdf5 for groups, datasets and attributes, each with its lock and its error text.
 #include <hdf5.h>
 #include <algorithm>
 
@@ -19,7 +19,7 @@ herr_t collect_name(hid_t /*group*/, const char* name, const H5L_info_t* /*info*
 
 std::string label_of(const std::string& path, const std::string& name) { return path + ": " + name; }
 
-/// Contiguous, space taken at creation, never filled: every element is written by its owner.
+/// Contiguous, space allocated at creation, never filled, since the owners write every element.
 Hdf5Handle plain_layout() {
   Hdf5Handle properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
   const bool set = properties.valid() && H5Pset_layout(properties.id(), H5D_CONTIGUOUS) >= 0 &&
@@ -54,7 +54,7 @@ bool write_value(hid_t owner, const std::string& name, hid_t file_type, hid_t me
   return attribute.valid() && H5Awrite(attribute.id(), memory_type, value) >= 0;
 }
 
-/// A fixed-length UTF-8 type: unlike a variable length it needs no heap, whose writes ranks would have to order.
+/// A fixed-length UTF-8 type, which needs no heap in the file.
 Hdf5Handle text_type(std::size_t bytes) {
   Hdf5Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
   const bool set = type.valid() && H5Tset_size(type.id(), bytes) >= 0 && H5Tset_cset(type.id(), H5T_CSET_UTF8) >= 0 &&

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // file.hpp: an HDF5 file: groups, attributes, and contiguous f32 datasets that are read by flat ranges.
 //   element i of a dataset  ->  bytes [offset + 4 i, offset + 4 i + 4) of the file, little endian
-// Failures throw Error with path and object.
+// A dataset is f32 little endian, its space allocated at creation and never filled; the owner of an element reads and
+// writes it without libhdf5. Each call takes the lock, checks every return code, and throws Error(write or input) with
+// path, object and HDF5's innermost message.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -14,14 +16,9 @@
 
 namespace kozero::io {
 
-// What KoZeRO does with an HDF5 file: groups, f32 datasets laid out and read by flat ranges, attributes.
-// A dataset is contiguous, f32 little endian, its space taken at once and never filled: element i lies at byte
-// offset() + 4 i of the file, where its owner reads and writes it with no help of libhdf5. Each call takes the lock,
-// reads every return code, and throws Error(write or input) with path, object and HDF5's innermost message.
-
 class Hdf5Dataset {
  public:
-  /// `bytes`: the file's, for reading.
+  /// `bytes`: the file, for reading values.
   Hdf5Dataset(Hdf5Handle handle, std::string label, std::vector<std::int64_t> shape,
               std::shared_ptr<const FileDescriptor> bytes = nullptr)
       : handle_(std::move(handle)), label_(std::move(label)), shape_(std::move(shape)), bytes_(std::move(bytes)) {}
@@ -29,7 +26,7 @@ class Hdf5Dataset {
   [[nodiscard]] const std::vector<std::int64_t>& shape() const { return shape_; }
   /// Elements [begin, end) of the row-major array, of a file opened for reading; memory holds end - begin floats.
   void read(std::int64_t begin, std::int64_t end, float* to) const;
-  /// The file's byte where the first element lies. Throws Error(input) for a dataset that is not contiguous.
+  /// The byte offset of the first element. Throws Error(input) for a dataset that is not contiguous.
   [[nodiscard]] std::int64_t offset() const;
   void write_attribute(const std::string& name, const std::string& text);
   void close();
@@ -46,12 +43,12 @@ class Hdf5File {
   Hdf5File(const std::string& path, Hdf5Access access, std::int64_t user_block = 0);
 
   [[nodiscard]] const std::string& path() const { return path_; }
-  /// Makes the groups above it too.
+  /// Also makes the groups above.
   void create_group(const std::string& name);
-  /// Whether the file holds the object at "a/b/c".
+  /// Whether the file has an object at "a/b/c".
   [[nodiscard]] bool has_group(const std::string& name) const;
   Hdf5Dataset create_dataset(const std::string& name, const std::vector<std::int64_t>& shape);
-  /// Also throws where the dataset is not of f32.
+  /// Also throws if the dataset is not f32.
   [[nodiscard]] Hdf5Dataset open_dataset(const std::string& name) const;
   /// The names in a group, sorted.
   [[nodiscard]] std::vector<std::string> names(const std::string& group) const;
@@ -70,7 +67,7 @@ class Hdf5File {
 
   std::string path_;
   Hdf5Handle handle_;
-  std::shared_ptr<const FileDescriptor> bytes_;  ///< where it was opened for reading
+  std::shared_ptr<const FileDescriptor> bytes_;  ///< if opened for reading
 };
 
 }  // namespace kozero::io

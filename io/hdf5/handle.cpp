@@ -31,8 +31,8 @@ herr_t keep_first(unsigned number, const H5E_error2_t* record, void* text) {
   return 0;
 }
 
-/// Where a system call failed, its reason stands in a long record of two lines: "... error message = 'No space left on
-/// device', buf = ...". That reason; otherwise the whole on one line.
+/// The reason of a failed system call, from HDF5's record of two lines: "... error message = 'No space left on device',
+/// buf = ..."; for other records the whole text on one line.
 std::string reason_in(const std::string& text) {
   constexpr std::string_view kBefore = "error message = '";
   const std::size_t begin = text.find(kBefore);
@@ -79,14 +79,14 @@ Hdf5Handle open_hdf5(const std::string& path, Hdf5Access access, std::int64_t us
   const Hdf5Lock lock;
   const bool creates = access == Hdf5Access::create;
   const Failure failure = creates ? Failure::write : Failure::input;
-  // HDF5 wants a user block to end on the alignment.
+  // HDF5 requires that a user block ends on the alignment.
   const auto alignment = static_cast<hsize_t>(user_block > 0 ? std::min(user_block, kFileAlignment) : kFileAlignment);
   const Hdf5Handle properties(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   if (!properties.valid() || H5Pset_alignment(properties.id(), kAlignedFrom, alignment) < 0 ||
       H5Pset_libver_bounds(properties.id(), H5F_LIBVER_V18, H5F_LIBVER_LATEST) < 0) {
     fail_hdf5(failure, path, "set the file's access properties");
   }
-  // The usual driver wants a path that a file can be found under again, which a MemoryFile's is not.
+  // The default driver requires a path at which the file can be found again, which a MemoryFile does not have.
   if (creates && H5Pset_fapl_stdio(properties.id()) < 0) fail_hdf5(failure, path, "set the file's driver");
   const Hdf5Handle layout(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
   if (!layout.valid() || H5Pset_userblock(layout.id(), static_cast<hsize_t>(user_block)) < 0) {
@@ -123,7 +123,7 @@ void MemoryFile::copy_to(const FileDescriptor& file) const {
       first += got;
     }
   }
-  if (errno != ENXIO) fail("seek");  // which says that no bytes follow
+  if (errno != ENXIO) fail("seek");  // ENXIO: no bytes follow
 }
 
 }  // namespace kozero::io

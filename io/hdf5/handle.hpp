@@ -1,8 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // handle.hpp: HDF5 identifiers that close themselves, the lock around libhdf5, its errors, and opening files.
-// libhdf5 is not thread-safe: every call is made under an Hdf5Lock. Failures throw Error with HDF5's innermost message.
-// A new file is first written to a MemoryFile, because libhdf5 does not survive a failing disk.
+// libhdf5 is usually not built thread-safe: every call is made under an Hdf5Lock. Its own printing is off. Failures
+// throw Error with HDF5's innermost message. A new file is first written to a MemoryFile, because libhdf5 does not
+// survive a failing disk. Objects of 256 KiB and more are aligned to 1 MiB, or to the user block. HDF5 1.8 and newer
+// can read the files.
 #pragma once
 #include <cstdint>
 #include <mutex>
@@ -14,10 +16,7 @@
 
 namespace kozero::io {
 
-// An HDF5 identifier that closes itself, the lock around the library, and its errors as ours.
-// libhdf5 is not thread-safe as it is usually built: whoever calls it holds an Hdf5Lock. Its own printing is off.
-
-/// The one lock that all HDF5 calls of the process pass; a thread may hold it several times.
+/// The one lock for all HDF5 calls of the process; a thread may lock it several times.
 class Hdf5Lock {
  public:
   Hdf5Lock();
@@ -52,8 +51,7 @@ class Hdf5Handle {
 
   [[nodiscard]] std::int64_t id() const { return id_; }
   [[nodiscard]] bool valid() const { return id_ >= 0; }
-  /// Closes now; false where HDF5 reports a failure. The destructor, which runs when something failed before, does not
-  /// tell.
+  /// Closes now; returns false if HDF5 reports a failure. The destructor ignores failures.
   bool release() noexcept;
 
  private:
@@ -61,35 +59,29 @@ class Hdf5Handle {
   Close close_ = nullptr;
 };
 
-// Opens an HDF5 file on this process.
-// Objects of 256 KiB and more are aligned to 1 MiB, or to the user block;
-// the file is readable by HDF5 1.8 and newer.
-
 enum class Hdf5Access { read, create };  ///< create: an existing file is emptied
 
-/// "1.10.8", of the library that runs.
+/// The version of the loaded library: "1.10.8".
 std::string hdf5_version();
 
-/// `user_block`: bytes that HDF5 leaves free at a new file's beginning, 0 or a power of 2 from 512.
-/// Throws Error(input) when reading fails, Error(write) when creating does.
+/// Opens a file on this process. `user_block`: bytes that HDF5 leaves free at a new file's beginning, 0 or a power of 2
+/// from 512. Throws Error(input) when reading fails, Error(write) when creating fails.
 Hdf5Handle open_hdf5(const std::string& path, Hdf5Access access, std::int64_t user_block);
 
-// A file in memory that has no name, for a library that must not meet a failing disk.
-// libhdf5 does not survive a failure of H5Fclose (it frees the file, keeps its identifier, and crashes when the process
-// ends), so it writes a new file's metadata here, and we copy what it wrote to the disk, with our own checks.
-// The file is memfd_create(2)'s: it takes no room in /dev/shm and ends with the process, however that ends.
-
+/// A nameless file in memory. libhdf5 does not survive a failure of H5Fclose (it frees the file, keeps its identifier,
+/// and crashes when the process ends), so libhdf5 writes a new file's metadata here, and copy_to() copies them to the
+/// disk with our own checks. memfd_create(2) makes the file: it uses no room in /dev/shm and ends with the process.
 class MemoryFile {
  public:
-  /// Empty. Throws Error(write), which speaks of memory.
+  /// An empty file. Throws Error(write) with a text on memory.
   MemoryFile();
   ~MemoryFile();
   MemoryFile(const MemoryFile&) = delete;
   MemoryFile& operator=(const MemoryFile&) = delete;
 
-  /// Opens as any file's does, in this process, while this object lives.
+  /// A path that this process can open during the lifetime of this object.
   [[nodiscard]] const std::string& path() const { return path_; }
-  /// Gives `file` this one's size and all bytes that were written here; its holes stay holes. Throws Error(write).
+  /// Gives `file` this file's size and its written bytes; holes stay holes. Throws Error(write).
   void copy_to(const FileDescriptor& file) const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// block_hashes.cpp: hashing by xxHash, and the JSON form of the hashes.
+// block_hashes.cpp: blocks of a file hashed by all ranks with xxHash, and the JSON form of the hashes.
 #include <fmt/format.h>
 #include <xxhash.h>
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 
 std::string digits_of(const XXH128_hash_t& hash) { return fmt::format("{:016x}{:016x}", hash.high64, hash.low64); }
 
-/// Rank 0's look at the file counts for all, so that the ranks share out the same blocks.
+/// The size that rank 0 finds, so that all ranks distribute the same blocks.
 std::int64_t size_of(distributed::Communicator& comm, const std::string& path) {
   const auto mine = distributed::agreed(comm, [&]() -> std::int64_t {
     if (comm.rank() != 0) return 0;
@@ -155,7 +155,7 @@ std::optional<FileHashes> read_shard_hashes(const std::string& shard) {
   const std::string text = read_whole_file(path, kMaxBytes);
   try {
     return hashes_of(nlohmann::ordered_json::parse(text));
-  } catch (const std::exception& problem) {  // of the parser, or Error
+  } catch (const std::exception& problem) {  // from the parser, or Error
     throw Error(Failure::input, path + ": no hashes of a token shard: " + problem.what());
   }
 }

@@ -1,7 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // block_hashes.hpp: XXH3-128 of every 16 MiB block of a file, and the .xxh3 file that records them for a token shard.
-// The blocks of a file are distributed over the ranks. The hashes detect accidents; they are no signature.
+//   block b = bytes [b * kBlockBytes, min((b + 1) * kBlockBytes, size))        rank b mod n hashes it
+//   train_000000.bin  ->  train_000000.bin.xxh3 = {"size": bytes, "xxh3_128": [XXH3-128 of every 16 MiB block]}
+// The hashes detect accidents (a flipped bit, a truncated file); they are not a signature. XXH3: Y. Collet, xxHash 0.8.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -17,11 +19,6 @@ struct XXH3_state_s;
 
 namespace kozero::io {
 
-// XXH3-128 of every 16 MiB block of a file, or of parts of it, distributed over ranks.
-//   block b = bytes [b * kBlockBytes, min((b + 1) * kBlockBytes, size))        rank b mod n hashes it
-// It tells an accident (a flipped bit, a file cut short) from the bytes that were written; it is no signature.
-// XXH3: Y. Collet, xxHash 0.8.
-
 inline constexpr std::int64_t kBlockBytes = std::int64_t{16} << 20;
 inline constexpr std::size_t kHashDigits = 32;  ///< hexadecimal, of XXH3-128
 
@@ -32,16 +29,15 @@ struct FileHashes {
   bool operator==(const FileHashes&) const = default;
 };
 
-/// As JSON: {"size": ..., "xxh3_128": [one text a block]}.
+/// {"size": ..., "xxh3_128": [one text per block]}.
 nlohmann::ordered_json json_of(const FileHashes& hashes);
-/// Throws Error(input) where size and number of hashes do not fit, nlohmann::json::exception where it is no such
-/// object.
+/// Throws Error(input) if size and number of hashes disagree, nlohmann::json::exception if the object has another form.
 FileHashes hashes_of(const nlohmann::ordered_json& json);
 
 /// XXH3-128 as 32 hexadecimal digits.
 std::string xxh3_128(std::string_view bytes);
 
-/// The same of bytes that come part after part.
+/// The same for bytes that are added part by part.
 class RunningHash {
  public:
   RunningHash();
@@ -52,7 +48,7 @@ class RunningHash {
   std::unique_ptr<XXH3_state_s, void (*)(XXH3_state_s*)> state_;
 };
 
-/// XXH3-128 of the hashes' digits, one behind the other: the one hash of several blocks.
+/// XXH3-128 of the joined digits of the hashes: one hash for several blocks.
 std::string hash_of_hashes(const std::vector<std::string>& hashes);
 
 /// Bytes [offset, offset + extent) of a file, extent <= kBlockBytes.
@@ -68,28 +64,26 @@ std::vector<Span> blocks_of(std::int64_t offset, std::int64_t extent);
 std::vector<std::string> hash_spans(distributed::Communicator& comm, const std::string& path,
                                     const std::vector<Span>& spans);
 
-/// Throws Error(input): this rank finds other bytes at `path` than rank 0 does.
+/// Throws Error(input): this rank finds other bytes at `path` than rank 0.
 [[noreturn]] void refuse_other_bytes(const distributed::Communicator& comm, const std::string& path);
 
-/// Of bytes that are about to be written as a file.
+/// The hashes of bytes that are about to be written as a file.
 FileHashes hashes_of_bytes(std::string_view bytes);
 
-/// Collective. Throws Error(input), seen by all ranks, where the file cannot be read.
+/// Collective. Throws Error(input), seen by all ranks, if the file cannot be read.
 FileHashes hash_blocks(distributed::Communicator& comm, const std::string& path);
 
-/// Collective. Throws Error(input), seen by all ranks, naming the file and its size or first block that is another.
+/// Collective. Throws Error(input), seen by all ranks, naming the file and its size or first block that differs.
 void verify_blocks(distributed::Communicator& comm, const std::string& path, const FileHashes& wanted);
 
-// The hashes of a token shard, in a file beside it.
-//   train_000000.bin  ->  train_000000.bin.xxh3 = {"size": bytes, "xxh3_128": [XXH3-128 of every 16 MiB block]}
-// TokenShardWriter writes it before the shard gets its name. A shard from elsewhere has none, which is no error.
-
+/// The file with the hashes of a token shard. TokenShardWriter writes it before it renames the shard. A shard from
+/// elsewhere may have none.
 std::string hashes_file_of(const std::string& shard);
 
-/// Hashes `file`, which is about to become `shard`, and writes the result beside that. Throws Error(write).
+/// Hashes `file`, which will be renamed to `shard`, and writes hashes_file_of(shard). Throws Error(write).
 void write_shard_hashes(const std::string& file, const std::string& shard);
 
-/// Nothing where the shard has no such file. Throws Error(input) naming it where it is damaged.
+/// nullopt if the shard has no such file. Throws Error(input) naming the file if it is damaged.
 std::optional<FileHashes> read_shard_hashes(const std::string& shard);
 
 }  // namespace kozero::io

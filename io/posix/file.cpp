@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// file.cpp: POSIX calls behind file.hpp; every return code is read.
+// file.cpp: the POSIX calls, each with its return code checked, EINTR and short writes included.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -41,7 +41,7 @@ int flags_of(FileDescriptor::Use use) {
     case FileDescriptor::Use::update:
       return O_CLOEXEC | O_WRONLY;
     case FileDescriptor::Use::read:
-      return O_CLOEXEC | O_RDONLY | O_NONBLOCK | O_NOCTTY;  // a FIFO opens without a writer, and is refused
+      return O_CLOEXEC | O_RDONLY | O_NONBLOCK | O_NOCTTY;  // so that a FIFO opens without a writer and is rejected
     default:
       return O_CLOEXEC | O_RDONLY;
   }
@@ -97,7 +97,7 @@ void FileDescriptor::resize(std::int64_t size) const {
 
 void FileDescriptor::start_sync(std::int64_t offset, std::int64_t extent) const noexcept {
 #if defined(SYNC_FILE_RANGE_WRITE)
-  // Only a hint: whether the bytes arrived is what sync() tells.
+  // Only a hint; sync() reports whether the bytes are stored.
   static_cast<void>(::sync_file_range(number_, offset, extent, SYNC_FILE_RANGE_WRITE));
 #else
   static_cast<void>(offset);

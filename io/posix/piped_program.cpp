@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// piped_program.cpp: fork and exec with a socket as standard input, found on the PATH, and waitpid.
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/socket.h>
@@ -18,7 +19,7 @@ namespace kozero::io {
 
 PipedProgram::PipedProgram(const std::string& name, const std::vector<std::string>& arguments, int output)
     : name_(name) {
-  // A socket, since its writer can do without SIGPIPE (MSG_NOSIGNAL).
+  // A socket, since its writer can avoid SIGPIPE (MSG_NOSIGNAL).
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     throw Error(Failure::internal, name + ": no pipe to it: " + std::strerror(errno));
@@ -27,7 +28,7 @@ PipedProgram::PipedProgram(const std::string& name, const std::vector<std::strin
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[0], STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
-  // Whatever this process blocks or ignores, the program does not.
+  // Signals that this process blocks or ignores have their default action in the program.
   sigset_t none;
   sigset_t defaults;
   sigemptyset(&none);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// piped_program.hpp: another program, found on the PATH, that reads what this process writes.
+// piped_program.hpp: a child process, found on the PATH, whose standard input this process writes.
 //   PipedProgram gnuplot("gnuplot", {"-d", "-"}, output);    gnuplot.write("plot ...\n");    gnuplot.finish();
 // Arguments are passed as they are: no shell reads them. The program has this process's standard error.
 #pragma once
@@ -13,21 +13,21 @@ namespace kozero::io {
 
 class PipedProgram {
  public:
-  /// Starts it with `output` (a descriptor, which stays the caller's) as its standard output. Throws Error(deck) naming
-  /// the program where it is not on the PATH, Error(internal) where it cannot be started.
+  /// Starts the program. `output`: a descriptor for its standard output, which the caller still owns. Throws
+  /// Error(deck) naming the program if it is not on the PATH, Error(internal) if it cannot be started.
   PipedProgram(const std::string& name, const std::vector<std::string>& arguments, int output);
-  /// Ends its input and waits for it, where finish() was not reached.
+  /// Unless finish() was called: closes the input and waits for the program.
   ~PipedProgram();
   PipedProgram(const PipedProgram&) = delete;
   PipedProgram& operator=(const PipedProgram&) = delete;
 
-  /// To its standard input. Throws Error(internal) where it does not read any more.
+  /// Writes to the program's standard input. Throws Error(internal) if the program has closed it.
   void write(std::string_view text);
-  /// Ends its input and waits for its end. Throws Error(internal) with its status where that is not 0.
+  /// Closes the input and waits for the program's end. Throws Error(internal) with a status other than 0.
   void finish();
 
  private:
-  /// What waitpid(2) says.
+  /// The status from waitpid(2).
   int wait();
 
   std::string name_;

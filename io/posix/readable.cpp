@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// readable.cpp: UTF-8 decoding and the formats of numbers and excerpts.
+// readable.cpp: decoding of UTF-8, eight ASCII bytes at a time, and the formats of numbers and excerpts.
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
@@ -18,8 +18,8 @@ namespace kozero::io {
 
 namespace {
 
-/// Length and the accepted range of the second byte for each lead byte (Unicode standard, table 3-7); later bytes are
-/// 80..BF always.
+/// For each lead byte: the length, and the accepted range of the second byte (Unicode standard, table 3-7). Later bytes
+/// are always 80..BF.
 struct Lead {
   std::size_t length;
   unsigned char low, high;
@@ -40,7 +40,7 @@ Lead lead_of(unsigned char byte) {
   return {0, 0, 0};
 }
 
-/// Eight bytes at once that are all ASCII.
+/// Whether eight bytes are all ASCII.
 bool ascii_word(const char* bytes) {
   std::uint64_t word = 0;
   std::memcpy(&word, bytes, sizeof(word));
@@ -62,7 +62,7 @@ struct Unit {
   double factor;
 };
 
-/// A finite number >= 0 and one of the units; nothing for any other text.
+/// A finite number >= 0 followed by one of the units; nullopt for other text.
 template <std::size_t N>
 std::optional<double> amount(std::string_view text, const std::array<Unit, N>& units) {
   double number = 0;

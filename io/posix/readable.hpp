@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // readable.hpp: text for people: valid UTF-8, control characters made visible, readable numbers, short JSON excerpts.
-// Log lines, error messages and tables use these functions. UTF-8 is checked as RFC 3629 defines it.
+// Log lines, error messages and tables use these functions. Well-formed UTF-8 is that of RFC 3629: no overlong forms,
+// no surrogates, nothing above U+10FFFF.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,14 +13,11 @@
 
 namespace kozero::io {
 
-// Which bytes are well-formed UTF-8 (RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF), and
-// any bytes as text that a terminal, a log and a JSON string can show.
-
-/// Bytes of the well-formed character at the front of `text`, or 0 where there is none.
+/// Bytes of the well-formed character at the front of `text`, or 0 if there is none.
 std::size_t utf8_character(std::string_view text);
 
-/// Bytes at the front of `text` that begin a well-formed character and stop short of its end: all of `text` where
-/// further bytes may complete it. 0 where a character is complete there, or the first byte begins none.
+/// Bytes of an incomplete well-formed character at the front of `text`: all of `text` if further bytes may complete it;
+/// 0 if a character is complete, or if the first byte begins none.
 std::size_t utf8_beginning(std::string_view text);
 
 /// Bytes of the longest well-formed prefix of `text`.
@@ -33,8 +31,6 @@ std::string printable(std::string_view text);
 /// The same on one line: line feeds are escaped too.
 std::string printable_line(std::string_view text);
 
-// Numbers as people read them, in few characters; texts from elsewhere on one line.
-
 /// "512 B", "1.5 KiB", "12.3 GiB".
 std::string readable_bytes(std::int64_t bytes);
 
@@ -44,24 +40,20 @@ std::string readable_count(double count);
 /// "0", "950", "40,960": all digits, in groups of three.
 std::string grouped_digits(std::int64_t count);
 
-/// "4 s", "1 min 05 s", "2 h 05 min"; "?" for what is not a time.
+/// "4 s", "1 min 05 s", "2 h 05 min"; "?" if not finite or negative.
 std::string readable_seconds(double seconds);
 
-// The other way round: a number with a unit behind it, with a blank between them or none.
-
-/// Bytes of "512MiB", "1.5 GiB", "48GB"; nothing if the text is no such size. A unit is needed: B, KiB, MiB, GiB,
+/// Bytes of "512MiB", "1.5 GiB", "48GB"; nullopt for other text. A unit is required: B, KiB, MiB, GiB,
 /// TiB (powers of 1024) or KB, MB, GB, TB (powers of 1000).
 std::optional<double> bytes_of_text(std::string_view text);
 
-/// Seconds of "90s", "10min", "2h", "1.5 d"; nothing if the text is no such time. A unit is needed.
+/// Seconds of "90s", "10min", "2h", "1.5 d"; nullopt for other text. A unit is required.
 std::optional<double> seconds_of_text(std::string_view text);
 
 /// The text with blanks for line ends and other control characters.
 std::string on_one_line(std::string text);
 
-// A JSON value as a message quotes it: on one line, in ASCII, of what is long only the beginning.
-
-/// At most 83 characters.
+/// A JSON value for a message: on one line, in ASCII, cut to at most 83 characters.
 std::string json_excerpt(const nlohmann::json& value);
 
 }  // namespace kozero::io

@@ -24,7 +24,7 @@ namespace kozero::io {
 namespace fs = std::filesystem;
 namespace {
 
-/// The first number of a file that holds one, -1 otherwise ("max", or no such file).
+/// The number at the beginning of a file; -1 if there is none ("max", or no such file).
 std::int64_t number_in(const std::string& path) {
   std::ifstream file(path);
   std::int64_t number = 0;

@@ -1,41 +1,38 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // system_resources.hpp: memory and disk space that this process uses or can still get.
-// Memory is physical memory as the kernel counts it. Disk space is that of the file system that a folder lies on.
+// Memory is physical memory as the kernel counts it. Disk space is that of a folder's file system.
 #pragma once
 #include <cstdint>
 #include <string>
 
 namespace kozero::io {
 
-// Physical memory, as the kernel counts it: what this process holds, and what can still be had.
-
+/// Physical memory of this process.
 struct ResidentMemory {
-  std::int64_t current = 0;  ///< bytes; 0 where the system does not tell
+  std::int64_t current = 0;  ///< bytes; 0 if the system does not report it
   std::int64_t peak = 0;     ///< the largest since the process began
 };
 
 ResidentMemory resident_memory();
 
-/// How much of the current bytes is other processes' share of pages that several have mapped: what is left of all
-/// processes adds up to what they take together. Walks the page tables: milliseconds. 0 where the system does not tell.
+/// Other processes' shares of the pages that this process and others have mapped. Without these shares, the bytes of
+/// all processes add up to their total. Reads the page tables, in milliseconds. 0 if the system does not report them.
 std::int64_t shares_of_others();
 
-/// Bytes that this node can still give to new allocations of all its processes, within the control group's limit
-/// where one is set; 0 where the system does not tell.
+/// Bytes of this node available to new allocations of all processes, within the control group's limit if one is set; 0
+/// if the system does not report them.
 std::int64_t available_memory();
 
-// What is free where a file is about to be written, and whether one can be.
-
-/// The folder, or its nearest parent that is there; absolute.
+/// The folder, or its nearest existing parent; absolute.
 std::string nearest_folder(const std::string& folder);
 
-/// Bytes of a file that this user can still write to a folder, which need not exist yet (its parents are asked): what
-/// is free there, or the size limit of a file if that is less or the file system does not tell. Throws Error(write).
+/// Bytes of a file that this user can still write to a folder, or to its nearest existing parent: the free space, or
+/// the size limit of a file if that is less or the free space unknown. Throws Error(write).
 std::int64_t free_disk_bytes(const std::string& folder);
 
-/// Throws Error(write) where this user cannot make a file in a folder, or where that is not there, in its nearest
-/// parent that is. A file is made and removed.
+/// Throws Error(write) if this user cannot make a file in a folder, or in its nearest existing parent. Makes and
+/// removes a file.
 void require_writable(const std::string& folder);
 
 /// "takes 1.5 GiB (1612185600 bytes) and 12.0 GiB (12884901888 bytes) are free". `free`: free_disk_bytes().

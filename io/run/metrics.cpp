@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// metrics.cpp: rows of metrics.jsonl as text, their numbers found again in the text, and the files.
+// metrics.cpp: writes rows as text, finds numbers in a row's text without a JSON tree, and trims the file of a resume.
 #include <fmt/format.h>
 #include <algorithm>
 #include <charconv>
@@ -18,7 +18,7 @@
 namespace kozero::io {
 namespace {
 
-/// The text as a number, whole; nothing for null and anything else.
+/// The number that is all of the text; nullopt for null and any other text.
 template <class Number>
 std::optional<Number> number_of(std::string_view text) {
   Number number{};
@@ -33,12 +33,12 @@ std::string_view trimmed(std::string_view text) {
   return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(kBlanks) + 1 - first);
 }
 
-/// Walks over the members of an object's text, without what is nested in them.
+/// Iterates over the members of an object's text; nested values are skipped.
 class Members {
  public:
   explicit Members(std::string_view object) : rest_(trimmed(object)) {}
 
-  /// The next "key": value; false at the end, or where the text is no object.
+  /// The next "key": value; false at the end, or if the text is not an object.
   bool next(std::string_view& key, std::string_view& value) {
     if (!rest_.starts_with('{') && !rest_.starts_with(',')) return false;
     std::string_view text = trimmed(rest_.substr(1));
@@ -56,7 +56,7 @@ class Members {
   [[nodiscard]] bool is_whole() const { return rest_ == "}"; }
 
  private:
-  /// Up to the comma or brace behind the value.
+  /// Characters up to the comma or brace after the value.
   [[nodiscard]] std::size_t extent_of_value() const {
     int depth = 0;
     bool in_text = false;
@@ -80,7 +80,7 @@ class Members {
 
 using Json = nlohmann::ordered_json;
 
-/// nlohmann-json prints the shortest digits that round-trip, and null for what is not finite.
+/// nlohmann-json prints the shortest digits that round-trip, and null for a number that is not finite.
 Json number_or_null(const std::optional<double>& number) { return number ? Json(*number) : Json(nullptr); }
 
 template <class Map>
@@ -90,14 +90,14 @@ Json object_of(const Map& map) {
   return object;
 }
 
-/// What a metrics file holds when a run goes on with it.
+/// The contents of a metrics file with which a run continues.
 struct OldMetrics {
   std::string kept;  ///< the lines up to a step
   std::int64_t lines = 0;
-  std::int64_t foreign = 0;  ///< lines that no run wrote; a last one that was cut off is not among them
+  std::int64_t foreign = 0;  ///< lines that no run wrote, except a last incomplete line
 };
 
-/// Whether a run that was killed may have left the text as the last line.
+/// Whether the text may be the incomplete last line of a killed run.
 bool is_cut_off(std::string_view line) {
   constexpr std::string_view kBegin = R"({"step":)";
   return line.starts_with(kBegin.substr(0, line.size()));
@@ -150,7 +150,7 @@ std::optional<std::int64_t> newest_metrics_step(const std::string& path) {
   constexpr std::int64_t kTail = 64 << 10;
   std::string tail(static_cast<std::size_t>(kTail), '\0');
   try {
-    const FileDescriptor file(path, FileDescriptor::Use::read);  // no FIFO, which may hang
+    const FileDescriptor file(path, FileDescriptor::Use::read);  // not a FIFO, which may hang
     const auto size = file.read_up_to(tail, std::max<std::int64_t>(0, file.size() - kTail));
     tail.resize(static_cast<std::size_t>(size));
   } catch (const Error&) {

@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // metrics.hpp: metrics.jsonl, one JSON object per step: its row, writer, readers, and the trim when a run is resumed.
 //   {"step":7,"tokens":57344,"loss":2.5,"val_loss":null,...}
-// docs/metrics.md says what each key means, in which unit. The schema is stable: keys stay, in this order, with these
-// meanings; further ones are appended. Numbers have as many digits as bring the same bits back; a number that is not
-// finite, or was not measured in this step, is null.
+// docs/metrics.md documents each key and its unit. The schema is stable: keys keep their order and meaning; new keys
+// are appended. Numbers have round-trip digits; a number that is not finite, or was not measured in this step, is null.
+// The readers make one pass over a line's bytes, since a JSON tree per line is slow for a file of 300,000 lines (200
+// MB). They skip incomplete lines, such as the last line of a running run.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -38,7 +39,7 @@ struct StepMetrics {
   std::int64_t skips_in_a_row = 0;
   double time = 0.0;                     ///< seconds since 1970-01-01 00:00 UTC, at the step's end
   double epoch = 0.0;                    ///< passes over the training data, this step included
-  std::int64_t bytes_across_groups = 0;  ///< of bytes_sent, those to other groups of zero.shard_group
+  std::int64_t bytes_across_groups = 0;  ///< the part of bytes_sent to other groups of zero.shard_group
 };
 
 /// The object's line, without the line's end.
@@ -47,13 +48,13 @@ std::string to_json_line(const StepMetrics& metrics);
 /// Rank 0's writer. Throws Error(write) naming the file, the step and the reason; a later step may be written again.
 class MetricsFile {
  public:
-  /// Creates the file; an existing one is an error: a run is never overwritten.
+  /// Creates the file; an existing file is an error, since a run is never overwritten.
   explicit MetricsFile(const std::string& path);
-  /// Goes on with the file of a run that continues after `step`: later lines are dropped, and a last one that was cut
-  /// off. A file with lines that are not metrics is kept under another name.
+  /// Continues the file of a run that resumes after `step`: removes later lines and an incomplete last line. A file
+  /// with lines that are not metrics is kept under another name.
   MetricsFile(const std::string& path, std::int64_t step);
   void write(const StepMetrics& metrics);
-  /// What was wrong with the file that the run goes on with, for the log; mostly "".
+  /// A note for the log on errors in the continued file; "" if none.
   [[nodiscard]] const std::string& note() const { return note_; }
 
  private:
@@ -61,11 +62,8 @@ class MetricsFile {
   std::string note_;
 };
 
-// The readers make one pass over a line's bytes: a file of 300,000 lines has 200 MB, for which a JSON tree per line is
-// slow. They pass over lines that are no whole row, as the last line of a running run may be.
-
-/// Fills `values` with the line's top-level numbers under `keys`: NaN for null, for what is no number and for an absent
-/// key. Returns the step; nothing if the line is not a whole object with a step.
+/// Fills `values` with the line's top-level numbers under `keys`; NaN for null, a value that is not a number, or an
+/// absent key. Returns the step; nullopt if the line is not a whole object with a step.
 std::optional<std::int64_t> read_metrics_row(std::string_view line, std::span<const std::string_view> keys,
                                              std::span<double> values);
 
@@ -74,7 +72,7 @@ std::optional<std::int64_t> read_metrics_row(std::string_view line, std::span<co
 void read_metrics(const std::string& path, std::span<const std::string_view> keys,
                   const std::function<void(std::int64_t step, std::span<const double> values)>& row);
 
-/// The step of the newest row; nothing if the file has none or cannot be read. Reads the end of the file alone.
+/// The step of the newest row; nullopt if there is none or the file cannot be read. Reads only the end of the file.
 std::optional<std::int64_t> newest_metrics_step(const std::string& path);
 
 }  // namespace kozero::io

@@ -22,15 +22,15 @@
 
 namespace kozero::io {
 
-// Flock on a folder and on a file, either of which a holder may remove or replace: whoever has the locks checks whether
-// the names still stand for what was locked, and begins again if not.
+// A holder may remove or replace the locked folder or file. So after taking the locks, RunLock checks whether the names
+// still denote the locked folder and file, and begins again if not.
 
 namespace fs = std::filesystem;
 
 namespace {
 
 constexpr int kAttempts = 20;
-constexpr auto kHolderPatience = std::chrono::seconds(2);  // for a holder that lives after all to see it and leave
+constexpr auto kHolderPatience = std::chrono::seconds(2);  // for a holder that is alive after all to notice and end
 constexpr auto kPause = std::chrono::milliseconds(10);
 constexpr std::string_view kOwnDescriptors = "/proc/self/fd/";
 
@@ -45,12 +45,12 @@ std::string named_holder(const std::string& path) {
   try {
     return "process " + std::to_string(json.at("pid").get<long>()) + " on host " + json.at("host").get<std::string>() +
            ", since " + json.at("since").get<std::string>();
-  } catch (const nlohmann::json::exception&) {  // not written whole yet, or by somebody else
+  } catch (const nlohmann::json::exception&) {  // not complete yet, or written by another program
     return "";
   }
 }
 
-/// The same of a lock that is held: a holder writes its name shortly after it has the lock.
+/// The same for a held lock. Retries, since a holder writes its name shortly after it gets the lock.
 std::string holder_in(const std::string& path) {
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (!fs::exists(fs::symlink_status(path)) && attempt > 1) return "a process whose file \"lock\" was deleted";
@@ -64,7 +64,7 @@ bool means_no_locks(int error) {
   return error == ENOLCK || error == ENOSYS || error == ENOTSUP || error == EOPNOTSUPP || error == EINVAL;
 }
 
-/// Creates the empty log; false where it is there already. Only one of several processes gets true.
+/// Creates the empty log; false if it exists already. Only one of several processes gets true.
 bool mark(const fs::path& folder) {
   const std::string path = (folder / kLogFile).string();
   std::FILE* file = std::fopen(path.c_str(), "wx");
@@ -73,7 +73,7 @@ bool mark(const fs::path& folder) {
   return file != nullptr;
 }
 
-/// `locked`: the lock's file may be there.
+/// `locked`: the lock's file may exist.
 bool is_free(const fs::path& folder, bool locked) {
   if (!fs::is_directory(folder)) return false;
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -177,7 +177,7 @@ RunLock::Identity RunLock::identity_of(int file) {
 void RunLock::write_holder() const {
   nlohmann::ordered_json holder = {{"host", host_name()}, {"pid", ::getpid()}, {"since", time_now()}};
   const std::string text = holder.dump() + "\n";
-  // On a full disk the lock holds all the same: the text is only for a message.
+  // A full disk does not matter: the text is only for messages.
   if (::ftruncate(file_, 0) == 0) static_cast<void>(!::pwrite(file_, text.data(), text.size(), 0));
 }
 
@@ -204,8 +204,8 @@ std::string RunLock::lost() const {
     return folder_ + ": this is not the folder that the run began in: it was deleted or moved, and another came";
   }
   if (::stat(path().c_str(), &now) != 0 || Identity{now.st_dev, now.st_ino} == file_identity_) return "";
-  // Whoever takes the lock writes its name into the new file. Any other file there does not matter: the folder is
-  // locked.
+  // A process that takes the lock writes its name into the new file. Any other file does not matter, since the folder
+  // is locked.
   const std::string holder = named_holder(path());
   return holder.empty() ? "" : folder_ + ": its lock was taken by " + holder;
 }
@@ -232,7 +232,7 @@ Error HeldFolder::in_words(const Error& problem) const {
   const auto seen = problem.seen_by_all_ranks() ? Error::Seen::by_all_ranks : Error::Seen::by_this_rank;
   const std::string lost = lock_ != nullptr && problem.failure() == Failure::write ? lock_->lost() : "";
   if (!lost.empty()) return {Failure::write, lost, seen};
-  std::string text = problem.what();  // of any rank, whose descriptor may have another number
+  std::string text = problem.what();  // the error may come from a rank with another descriptor
   for (auto at = text.find(kOwnDescriptors); at != std::string::npos; at = text.find(kOwnDescriptors, at)) {
     const auto end = text.find_first_not_of("0123456789", at + kOwnDescriptors.size());
     text.replace(at, (end == std::string::npos ? text.size() : end) - at, folder_);

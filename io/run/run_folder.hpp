@@ -1,8 +1,16 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // run_folder.hpp: the folder that a run owns, and the lock that keeps other jobs out of it.
-// create_run_folder never overwrites a folder that holds anything. Rank 0 holds the RunLock until the run ends.
-// Throws Error(deck) where another job holds the lock.
+//   RunLock lock("runs/x", RunLock::Steal::no);      Error(deck) naming host and process of the holder, and since when
+//   HeldFolder held("runs/x", lock);                 on every rank; `lock`: rank 0's, nullptr on other ranks
+//   held.path() + "/step_000000012"                  a path through the descriptor, "/proc/self/fd/7/step_000000012"
+// One job per folder. Rank 0 locks (flock(2)) the folder and the file `lock` in it, from before it reads or changes
+// anything there until the run ends. Deleting the file does not let another job in; the file names the holder. The
+// system releases the locks of a process that ends in any way, so a crash leaves none on its host. A file server may
+// keep the locks of a lost host: Steal::yes replaces the lock's file by a new one, and lost() tells a holder that is
+// alive after all. If the file system has no locks, note() says so.
+// Nothing is ever overwritten: if the wanted folder is not empty, -2, -3 ... is appended to its name. An empty log.txt
+// marks a folder as used.
 #pragma once
 #include <sys/types.h>
 #include <string>
@@ -11,34 +19,27 @@
 
 namespace kozero::io {
 
-// One job per folder. Rank 0 holds flock(2) on the folder and on the file `lock` in it, from before anything there is
-// read or changed until the run ends. Deleting the file does not let another job in; the file says who holds the lock.
-//   RunLock lock("runs/x", RunLock::Steal::no);      Error(deck) naming host, process and since when it is held
-// The system releases the locks of a process that ends in any way, so a crash leaves none on its host. A file server
-// may keep the locks of a host that was lost: Steal::yes takes the folder, by a new file in place of the old one, and a
-// holder that lives after all is told by lost(). If the file system has no locks, note() says so.
-
 inline constexpr const char* kLockFile = "lock";
 
 class RunLock {
  public:
   enum class Steal { no, yes };
 
-  /// Makes the folder, and its parents, where it is not there. Throws Error(deck) where another process holds the lock,
-  /// Error(write) where the folder cannot be made or written to.
+  /// Makes the folder, and its parents, if it does not exist. Throws Error(deck) if another process holds the lock,
+  /// Error(write) if the folder cannot be made or written to.
   RunLock(const std::string& folder, Steal steal);
-  /// Removes the file, and the folder where this lock made it and nothing else came into it.
+  /// Removes the file, and the folder if this lock made it and it has no other file.
   ~RunLock();
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 
   [[nodiscard]] const std::string& folder() const { return folder_; }
-  /// A line for the user: the file system has no locks, or whose lock was taken. Mostly "".
+  /// A line for the user: the file system has no locks, or the lock was taken from a holder; else "".
   [[nodiscard]] const std::string& note() const { return note_; }
-  /// Why the folder is not this run's any more: it is not where it was, or another process took the lock. "" while it
-  /// is there, and where the file system does not tell (a server that does not answer). Two calls of stat(2).
+  /// Why the folder is no longer this run's: it was moved, or another process took the lock. "" if it is this run's, or
+  /// if the file system does not answer. Two calls of stat(2).
   [[nodiscard]] std::string lost() const;
-  /// Throws Error(write) with lost(), unless that is "". In any thread.
+  /// Throws Error(write) with lost(), unless lost() is "". Any thread may call.
   void require() const;
 
  private:
@@ -49,7 +50,7 @@ class RunLock {
   };
   enum class Take { taken, held, replaced };
 
-  /// `from_holder`: the folder's own lock may be held.
+  /// `from_holder`: another process may hold the folder's own lock.
   [[nodiscard]] Take take(bool from_holder);
   [[nodiscard]] Take take_folder(bool from_holder);
   [[nodiscard]] Take take_file();
@@ -70,10 +71,7 @@ class RunLock {
   std::string note_;
 };
 
-// A run's folder, held open while the run saves: another folder that gets its name is neither written nor pruned.
-//   HeldFolder held("runs/x", lock);      on every rank; `lock`: rank 0's, nullptr on other ranks
-//   held.path() + "/step_000000012"       a path through the descriptor, as "/proc/self/fd/7/step_000000012"
-
+/// A run's folder, kept open while the run saves, so that a new folder of the same name is neither written nor pruned.
 class HeldFolder {
  public:
   /// If this process does not see the folder, path() is the folder's name.
@@ -84,10 +82,10 @@ class HeldFolder {
 
   [[nodiscard]] const std::string& folder() const { return folder_; }
   [[nodiscard]] const std::string& path() const { return path_; }
-  /// RunLock::require() on the rank that has the lock, before something in the folder gets its name or is removed.
+  /// RunLock::require() on the rank with the lock; called before each rename or removal in the folder.
   void require() const;
-  /// An error of a call that was given path(), in the user's words: with the folder's name. If the folder is lost, that
-  /// is the reason for a failed write.
+  /// An error of a call with path(), with the folder's name instead. If the folder is lost, that is the reason of a
+  /// failed write.
   [[nodiscard]] Error in_words(const Error& problem) const;
 
  private:
@@ -97,28 +95,24 @@ class HeldFolder {
   std::string path_;
 };
 
-// The folder that a run owns. Nothing is ever overwritten: where the wanted one holds anything, -2, -3
-// ... is appended to its name. An empty log.txt marks a folder as taken.
-
 inline constexpr const char* kLogFile = "log.txt";
 inline constexpr const char* kDeckFile = "deck.toml";  ///< the resolved deck
 
 /// Throws Error(write) if the path of a folder, or a parent of it, is a symbolic link to nothing.
 void require_no_dangling_link(const std::string& folder);
 
-/// Throws Error(write) if something that is no regular file (a FIFO, a link, a folder) has the name of a file that a
-/// run writes into its folder.
+/// Throws Error(write) if a name that a run writes in its folder is a FIFO, a link or a folder, not a regular file.
 void require_regular_files(const std::string& folder);
 
-/// A folder in Hugging Face's form, with config.json; what `kozero import` makes has a deck too and is a run's.
+/// Whether the folder has config.json and no deck; an import by `kozero import` has a deck too and is a run's folder.
 bool is_hugging_face_folder(const std::string& folder);
 
-/// Makes the folder (and its parents), or takes an empty one, and returns its name. Two processes that ask at once get
-/// two folders. `locked`: a folder whose lock this process holds; the lock alone does not fill it. One rank calls it
-/// and tells the others. Throws Error(write).
+/// Makes the folder (and its parents), or uses an empty one, and returns its name. Two concurrent callers get two
+/// folders. `locked`: a folder whose lock this process holds; the lock's file does not count as content. One rank calls
+/// it and sends the name to the others. Throws Error(write).
 std::string create_run_folder(const std::string& wanted, const std::string& locked = "");
 
-/// Renames a file or folder to PATH.old, or the first of PATH.old-2, PATH.old-3 ... that is not there. Returns the new
+/// Renames a file or folder to PATH.old, or the first of PATH.old-2, PATH.old-3 ... that is free. Returns the new
 /// path. Throws Error(write).
 std::string set_aside(const std::string& path);
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// run_output.cpp: log lines and progress lines.
+// run_output.cpp: a log's two outputs, each of which may be lost, the status line, and the progress bar.
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -21,13 +21,13 @@ namespace {
 
 constexpr std::string_view kClearLine = "\r\x1b[K";
 
-/// KOZERO_TERMINAL: a launcher stands between this rank and a terminal of so many columns; 0 where it does not say.
+/// KOZERO_TERMINAL, the columns of a terminal behind a launcher; 0 if it is not set.
 int told_width() {
   const char* columns = std::getenv("KOZERO_TERMINAL");
   return columns == nullptr ? 0 : std::atoi(columns);
 }
 
-/// Whether a line may be written over: https://no-color.org asks for no control sequences, and some terminals have
+/// Whether lines must not be overwritten: https://no-color.org forbids control sequences, and some terminals have
 /// none.
 bool wants_plain_text() {
   const char* no_color = std::getenv("NO_COLOR");

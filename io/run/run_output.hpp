@@ -1,8 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// run_output.hpp: what a run reports on rank 0: log lines, the progress bar, and metrics.jsonl.
-// Log writes lines to the terminal and to log.txt. Progress reports steps through a Log. MetricsFile writes one JSON
-// object per step; docs/metrics.md documents its keys.
+// run_output.hpp: the output of a run on rank 0: log lines on the terminal and in log.txt, and the progress bar.
+//   [======>         ]  120/1000  loss 3.4512  12.3 k tokens/s  1 min 20 s left  512.0 MiB resident
+//   step 120/1000  loss 3.4512  12.3 k tokens/s  1 min 20 s left  512.0 MiB resident
+// A terminal's last line may be a status that changes (a progress bar); other lines appear above it. If log.txt cannot
+// be written, the run continues, and one line on the terminal reports that. If the terminal is lost (`train | head
+// -1`), one line in the file reports that.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -16,38 +19,32 @@
 
 namespace kozero::io {
 
-// What the run tells: rank 0's lines, on the terminal and in log.txt; the log of other ranks writes nothing.
-// A terminal's last line may be a status that comes and goes (a progress bar); said lines appear above it. A log.txt
-// that cannot be written ends no run: the terminal has the lines, and says once that the file lacks them. If the
-// terminal is lost (`train | head -1`), the file has the lines, and says once that the terminal lacks them.
-
 class Log {
  public:
-  /// Writes nothing: other ranks.
+  /// A log of other ranks, which writes nothing.
   Log() = default;
-  /// Speaks to `terminal`. `interactive`: statuses are shown there.
+  /// Writes to `terminal`. `interactive`: statuses are shown there.
   Log(std::ostream& terminal, bool interactive) : terminal_(&terminal), interactive_(interactive) {}
-  /// Rank 0's on standard output, interactive where that is a terminal, or KOZERO_TERMINAL says how wide one is that a
-  /// launcher stands before; but not if NO_COLOR is set or TERM is "dumb".
+  /// Rank 0's log on standard output. Interactive if standard output is a terminal, or if KOZERO_TERMINAL gives the
+  /// width of a terminal behind a launcher; never if NO_COLOR is set or TERM is "dumb".
   static Log on_standard_output();
   ~Log();
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
 
-  /// Appends to the file from now on. Throws Error(write) where it cannot be opened. Does nothing on a log of other
-  /// ranks.
+  /// Appends to the file from now on. Throws Error(write) if it cannot be opened. Does nothing on other ranks.
   void record_in(const std::string& path);
 
-  /// A line for both. Both show it as printable_line() makes it (readable.hpp).
+  /// Writes a line to both, as printable_line() (readable.hpp).
   void say(std::string_view line);
-  /// A line for the file alone.
+  /// Writes a line only to the file.
   void note(std::string_view line);
   /// Replaces the terminal's status, cut to its width; "" removes it.
   void status(std::string_view line);
   [[nodiscard]] bool interactive() const { return interactive_; }
 
  private:
-  /// Notes in the file, once, that the terminal takes no more lines.
+  /// Notes in the file, once, that the terminal is lost.
   void note_lost_terminal();
 
   std::ostream* terminal_ = nullptr;
@@ -58,25 +55,21 @@ class Log {
   bool terminal_lacks_lines_ = false;
 };
 
-/// Columns of the terminal on standard output, 80 where unknown.
+/// Columns of the terminal on standard output; 80 if unknown.
 int terminal_width();
-
-// How far a run is: a bar on a terminal, one plain line every log.every steps in a pipe.
-//   [======>         ]  120/1000  loss 3.4512  12.3 k tokens/s  1 min 20 s left  512.0 MiB resident
-//   step 120/1000  loss 3.4512  12.3 k tokens/s  1 min 20 s left  512.0 MiB resident
-// and in fp16 the loss scale behind the loss. Loss and rate are means over the steps since the last plain line (the
-// loss over those where it is finite); the other numbers are of the last step.
-// The plain lines of every log.every-th step are in log.txt either way; the first and last step always are.
 
 struct ProgressStep {
   std::int64_t step = 0;  ///< from 1
   double loss = 0.0;
   double tokens_per_s = 0.0;
   double step_s = 0.0;
-  std::int64_t memory = 0;  ///< bytes of memory this process holds (resident)
+  std::int64_t memory = 0;  ///< resident bytes of this process
   std::optional<double> loss_scale = {};
 };
 
+/// The progress of a run: a bar on a terminal, one plain line every log.every steps in a pipe. In fp16 the loss scale
+/// follows the loss. Loss and rate are means over the steps since the last plain line (the loss over finite ones); the
+/// other numbers are of the last step. log.txt always has the plain lines, and those of the first and last step.
 class Progress {
  public:
   /// `every` <= 0: the first and last line only.

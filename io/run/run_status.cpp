@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// run_status.cpp: small JSON files that are complete or absent.
+// run_status.cpp: status.json, ranks.json and failure notes, written whole, also from signal and watchdog threads.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -30,7 +30,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::int64_t kMostBytes = 64 << 20;  // of ranks.json on very many ranks
 constexpr const char* kNotePrefix = "failure_rank_";
 
-/// "" where the file is absent or cannot be read.
+/// The file's text; "" if it is absent or cannot be read.
 std::string text_in(const std::string& path) {
   try {
     return read_whole_file(path, kMostBytes);
@@ -39,7 +39,7 @@ std::string text_in(const std::string& path) {
   }
 }
 
-/// The file as JSON, null where it is absent or broken.
+/// The file as JSON; null if it is absent or broken.
 Json read_json(const std::string& path) {
   Json json = Json::parse(text_in(path), nullptr, false);
   return json.is_discarded() ? Json() : json;
@@ -56,12 +56,12 @@ T value_in(const Json& json, const char* key, T otherwise) {
   }
 }
 
-/// Details follow in further lines; log.txt has them.
+/// The first line of an error; log.txt has the lines of details too.
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 std::string why_in(const Json& json) { return first_line(value_in(json, "why", std::string("?"))); }
 
-/// Of each rank's file under its own name, so that two ranks that fail at once do not meet.
+/// Replaces a file through a temporary name with this process's host and number, so that two ranks do not collide.
 void replace(const std::string& path, const Json& json) {
   const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   const std::string mine = path + "." + host_name() + "." + std::to_string(::getpid());
@@ -73,7 +73,7 @@ void replace(const std::string& path, const Json& json) {
   throw Error(Failure::write, path + ": cannot be replaced");
 }
 
-/// Removes what a process that was killed in replace() left: "status.json.HOST.PID", whole or partial.
+/// Removes files "status.json.HOST.PID" of processes that were killed in replace().
 void remove_unfinished(const std::string& folder) {
   std::error_code problem;
   std::vector<fs::path> left;
@@ -88,7 +88,7 @@ void remove_unfinished(const std::string& folder) {
   for (const auto& path : left) fs::remove(path, problem);
 }
 
-/// Between the main thread and one that reports a signal meanwhile.
+/// Guards status.json between the main thread and a thread that reports a signal.
 std::mutex& mutex_of_status() {
   static std::mutex mutex;
   return mutex;

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// run_status.hpp: how a run stands or ended, for batch scripts and for the next start in its folder.
+// run_status.hpp: the state or the end of a run, for batch scripts and for the next start in its folder.
 //   status.json          {"state": "running" | "finished" | "preempted" | "failed", "why", "step", "exit_status",
 //                         "host", "pid", "start", "end"}; why: one line, "" while running; times in UTC; written whole
 //   ranks.json           rank 0, once at the start: [{"rank", "host", "pid"}, ...]
-//   failure_rank_3.json  by a rank that fails, or about one that was seen to end: {"rank", "host", "pid", "step",
+//   failure_rank_3.json  by a failing rank, or about a rank whose end another saw: {"rank", "host", "pid", "step",
 //                        "why"}
 // A run that was killed leaves "running", with a step that may be some seconds old.
 #pragma once
@@ -35,11 +35,11 @@ std::string time_now();
 struct RunStatus {
   std::string state = "running";
   std::string why;
-  std::int64_t step = 0;  ///< the last one done, as far as it is known
+  std::int64_t step = 0;  ///< the last complete step, as far as it is known
   std::optional<int> exit_status;
 };
 
-/// The files of one run. Any rank may hold one; it is copied into what reports failures.
+/// The files of one run. Any rank may have one; failure reporters have copies.
 class RunRecord {
  public:
   /// `ranks`: of all, in rank order. Remembers status.json as it is now.
@@ -47,11 +47,11 @@ class RunRecord {
 
   /// Rank 0: ranks.json and the status "running". Throws Error(write).
   void begin(std::int64_t step) const;
-  /// Rank 0: the step of a run that is at work. A failure is left to the next call.
+  /// Rank 0: the step of the running run. After a failure the next call tries again.
   void update(std::int64_t step) const noexcept;
-  /// Writes how the run ended, or its start. status.json must still be this run's "running", or what it was before
-  /// begin(), whose step stays then; it is left alone after another rank's report, or where another run took the
-  /// folder. Returns whether it was written. Throws nothing.
+  /// Writes how the run or its start ended. status.json must still be this run's "running", or unchanged since before
+  /// begin(), whose step stays then. Does nothing after another rank's report, or if another run took the folder.
+  /// Returns whether it was written. Throws nothing.
   bool end(const RunStatus& status) const noexcept;
   /// Writes the failure note of `rank`, which failed or was lost. An older note stays. Returns whether it was written.
   bool write_failure_note(int rank, std::int64_t step, const std::string& why) const noexcept;
@@ -65,9 +65,9 @@ class RunRecord {
 
  private:
   [[nodiscard]] bool is_ours() const;
-  /// begin() was not called yet, by this job or another one.
+  /// Whether begin() was not called yet, by this job or another one.
   [[nodiscard]] bool is_as_before() const { return has_folder() && status_text(folder_) == before_; }
-  /// The path still names the folder that it named at the start: nothing is written into another one.
+  /// Whether the path still names the same folder as at the start; nothing is written into another folder.
   [[nodiscard]] bool has_folder() const;
   [[nodiscard]] static std::string status_text(const std::string& folder);
   void write(const RunStatus& status, const std::string& end) const;
@@ -77,17 +77,17 @@ class RunRecord {
   std::vector<RankProcess> ranks_;
   std::string start_;
   std::pair<dev_t, ino_t> identity_{};
-  std::string before_;  // status.json of the run before, "" without one
+  std::string before_;  // status.json of the run before; "" if none
 };
 
 /// The state of the newest run in the folder; "" if status.json is absent or broken.
 RunStatus status_of_run(const std::string& folder);
 
-/// A run has been at work in the folder: it has a log or a status.
+/// Whether the folder has a run's log or status.
 bool holds_run(const std::string& folder);
 
-/// What became of the run before in this folder, one line a lost or failed rank, as "the run before ended at step N:
-/// ..."; nothing where it finished or was preempted.
+/// How the earlier run in this folder failed: one line per lost or failed rank, "the run before ended at step N: ...";
+/// empty if it finished or was preempted.
 std::vector<std::string> notes_on_run_before(const std::string& folder);
 
 /// Removes the notes of failed ranks. One process.

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// float_formats.hpp: the stored 16-bit floats <-> f32, bit by bit: exactly up, to the nearest (ties to even) down.
+// float_formats.hpp: stored 16-bit floats <-> f32: exact to f32, rounded to nearest (ties to even) to 16 bits.
 //   bf16: sign 1, exponent 8, fraction 7: the upper half of an f32
 //   f16:  sign 1, exponent 5 (bias 15), fraction 10; subnormals are fraction * 2^-24      IEEE 754-2019, binary16
-// No floating-point operation is used, so denormals survive whatever the processor flushes.
+// Only integer operations are used, so denormals survive whatever the processor flushes.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -42,7 +42,7 @@ inline std::uint16_t bf16_of_float(float value) {
   return static_cast<std::uint16_t>(rounded_off(bits, 16));
 }
 
-/// As bf16_of_float.
+/// Overflow and NaN as in bf16_of_float.
 inline std::uint16_t f16_of_float(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t sign = (bits >> 16) & 0x8000U;
@@ -56,7 +56,7 @@ inline std::uint16_t f16_of_float(float value) {
   return static_cast<std::uint16_t>(sign | rounded_off(fraction, 126U - exponent));
 }
 
-/// The value as a double, denormals too: a processor that takes them as zero would convert them to zero.
+/// The value as a double, also for a denormal, which a processor that flushes denormals would convert to zero.
 inline double exact_double(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   if ((bits & 0x7F800000U) != 0) return static_cast<double>(value);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// header.cpp: the JSON grammar of a header, then the checks of its entries.
+// header.cpp: a state machine over the JSON events of a header, then the checks of its entries.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kMaxNameBytes = 4096;
 
-/// The events of nlohmann's parser. Where in the header the reader stands is `state_`.
+/// Receives the events of nlohmann's parser. `state_` is the position in the header's grammar.
 class EntryReader {
  public:
   explicit EntryReader(const std::string& path) : path_(path) {}
@@ -160,7 +160,7 @@ class EntryReader {
     throw Error(Failure::input, path_ + ": tensor " + shown(entry().name) + ": " + reason);
   }
 
-  /// `what` stands where the format has something else.
+  /// Rejects `what`, which the format does not allow at this position.
   [[noreturn]] void wrong_value(const std::string& what) {
     switch (state_) {
       case State::before:
@@ -185,7 +185,7 @@ class EntryReader {
   const std::string& path_;
   std::vector<TensorEntry> entries_;
   State state_ = State::before;
-  int seen_ = 0;  ///< bits of the keys that the open entry has had
+  int seen_ = 0;  ///< bits of the keys that the open entry has
   int num_offsets_ = 0;
   bool metadata_seen_ = false;
 };
@@ -214,7 +214,7 @@ std::string bytes_text(const TensorEntry& entry) {
   return "bytes " + std::to_string(entry.begin) + " to " + std::to_string(entry.end);
 }
 
-/// dtype * shape = bytes, and the bytes lie in the file.
+/// Checks that dtype * shape = bytes, and that the bytes are in the file.
 void check_extent(const std::string& path, const TensorEntry& entry, std::int64_t data_bytes) {
   std::int64_t bytes = bytes_of_dtype(entry.dtype);
   if (bytes == 0) refuse(path, entry, "dtype " + shown(entry.dtype) + " is not one of the format's");
@@ -236,7 +236,7 @@ void check_extent(const std::string& path, const TensorEntry& entry, std::int64_
   }
 }
 
-/// The entries, in the order of their bytes, cover [0, data_bytes) exactly.
+/// Checks that the entries, in the order of their bytes, cover [0, data_bytes) exactly.
 void check_cover(const std::string& path, const std::vector<TensorEntry>& entries, std::int64_t data_bytes) {
   std::int64_t covered = 0;
   const TensorEntry* previous = nullptr;

@@ -1,8 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // header.hpp: the header of a safetensors file: its JSON read as entries, and each entry checked.
-// Byte counts use checked arithmetic; tensors must cover the file without overlaps or holes. Throws Error(input) naming
-// the file and the tensor. Format: github.com/huggingface/safetensors.
+//   {"NAME": {"dtype": "F32", "shape": [4, 5], "data_offsets": [0, 80]}, ..., "__metadata__": {"KEY": "TEXT"}}
+// Byte counts use checked arithmetic; tensors must cover the file without overlaps or holes. Event by event, text that
+// the format does not allow is rejected, as is a key given twice. So a hostile header (depth, huge numbers, a million
+// dims) builds nothing; memory stays below the header's size + 100 MB. Throws Error(input) naming the file and the
+// tensor. Format: github.com/huggingface/safetensors.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -10,12 +13,6 @@
 #include <vector>
 
 namespace kozero::io {
-
-// The header of a safetensors file, checked: what tensors there are and where their bytes lie.
-//   {"NAME": {"dtype": "F32", "shape": [4, 5], "data_offsets": [0, 80]}, ..., "__metadata__": {"KEY": "TEXT"}}
-// Nothing is believed: the byte count is dtype * shape in checked arithmetic, tensors neither overlap nor leave holes,
-// and the last one ends where the file ends. Memory stays below the header's size + 100 MB, whatever it says.
-// The format is Hugging Face's, github.com/huggingface/safetensors.
 
 inline constexpr std::int64_t kMaxHeaderBytes = 100'000'000;
 inline constexpr std::size_t kMaxTensors = 200'000;
@@ -33,22 +30,19 @@ struct TensorEntry {
 /// Bytes of one element; 0 for a dtype that the format does not have.
 std::int64_t bytes_of_dtype(std::string_view dtype);
 
-/// The entries in the order of their bytes. `path` is for messages; `data_bytes` is the file's size behind the header.
+/// The entries in the order of their bytes. `path` is for messages; `data_bytes`: the file's size without the header.
 /// Throws Error(input): "PATH: tensor NAME: REASON", always one line.
 std::vector<TensorEntry> parse_safetensors_header(const std::string& path, std::string_view header,
                                                   std::int64_t data_bytes);
 
-/// A name from outside as a message shows it: printable ASCII, at most 100 letters.
+/// A name from a file, for messages: printable ASCII, at most 100 characters.
 std::string shown(std::string_view name);
 
 /// "(4, 5)".
 std::string shape_text(const std::vector<std::int64_t>& shape);
 
-// The JSON of a safetensors header as entries; the grammar alone, no arithmetic.
-// Read event by event: what the format does not have is refused where it appears, so nothing is ever built that a
-// hostile header chose (depth, huge numbers, a million dims), and a key given twice is seen.
-
-/// In the order of the text; names may repeat and numbers may be anything from 0 to 2^63 - 1. Throws Error(input).
+/// Checks only the grammar. Entries are in the order of the text; names may repeat, and numbers may be anything from 0
+/// to 2^63 - 1. Throws Error(input).
 std::vector<TensorEntry> read_header_entries(const std::string& path, std::string_view header);
 
 }  // namespace kozero::io

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// reader.cpp: reads safetensors files and the index of a folder of shards.
+// reader.cpp: opens files and an index of shards with all checks, and reads values by pread, 16 bits widened in place.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -30,7 +30,7 @@ bool is_plain_name(const std::string& name) {
          name.find_first_of(std::string("/\\\0", 3)) == name.npos;
 }
 
-/// Stops the parser where the text nests deeper than the format does, or gives one tensor twice.
+/// Stops the parser if the text nests deeper than the format, or names one tensor twice.
 class IndexGuard {
  public:
   explicit IndexGuard(const std::string& path) : path_(path) {}
@@ -54,7 +54,7 @@ static_assert(std::endian::native == std::endian::little, "safetensors holds lit
 
 constexpr std::int64_t kLengthBytes = 8;
 
-/// The header's text, once its length is known to be possible.
+/// The header's text, after a check of its length.
 std::string read_header(const std::string& path, const FileDescriptor& file) {
   const std::int64_t size = file.size();
   if (size < kLengthBytes) {

@@ -1,8 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // reader.hpp: a safetensors file, or a folder of shards with model.safetensors.index.json, opened for reading.
-// Opening checks headers, index and shards against each other; values are then read by pread as f32.
-// Throws Error(input) naming the file.
+//   8 bytes: n, little endian | n bytes: the header, JSON | the tensors' bytes, row-major, little endian
+//   index: {"metadata": {"total_size": BYTES}, "weight_map": {"NAME": "model-00001-of-00002.safetensors", ...}}
+// Opening checks the headers (header.hpp), and index and shards against each other. A shard is a plain file name in the
+// same folder. Afterwards only the requested elements are read, by pread as f32: a file that is truncated meanwhile is
+// an error, not a signal. Throws Error(input) naming the file.
 #pragma once
 #include <map>
 #include <string>
@@ -12,12 +15,6 @@
 #include "io/safetensors/header.hpp"
 
 namespace kozero::io {
-
-// A safetensors file, or a folder of its shards, opened for reading.
-//   8 bytes: n, little endian | n bytes: the header, JSON | the tensors' bytes, row-major, little endian
-//   a folder holds model.safetensors, or shards with model.safetensors.index.json: {"weight_map": {"NAME": "FILE"}}
-// Opening checks everything that header.hpp lists, and that index and shards agree; after that only the
-// elements asked for are read, with pread: a file that is cut off meanwhile is an error, not a signal.
 
 class SafetensorsFile {
  public:
@@ -29,9 +26,9 @@ class SafetensorsFile {
   /// Elements [first, first + count) of an F32, F16 or BF16 tensor, as f32 (exact).
   void read(const TensorEntry& entry, std::int64_t first, std::int64_t count, float* to) const;
   /// XXH3-128 of the file's size, its header and the first 64 bytes of every tensor: equal on ranks that read the same
-  /// file, another for weights that were trained further.
+  /// file, different for weights that were trained further.
   [[nodiscard]] std::string fingerprint() const;
-  /// Throws Error(input) where the file was written to since it was opened.
+  /// Throws Error(input) if the file was written to since it was opened.
   void require_unchanged() const;
 
  private:
@@ -55,9 +52,9 @@ class SafetensorsFolder {
   SafetensorsFolder& operator=(const SafetensorsFolder&) = delete;
 
   [[nodiscard]] const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
-  /// The file that says what the folder holds: for messages.
+  /// The index or the only file of the folder, for messages.
   [[nodiscard]] const std::string& path() const { return path_; }
-  /// As SafetensorsFile's, of all files.
+  /// The fingerprint of all files.
   [[nodiscard]] std::string fingerprint() const;
   void require_unchanged() const;
 
@@ -72,10 +69,6 @@ class SafetensorsFolder {
 inline constexpr const char* kSafetensorsFile = "model.safetensors";
 inline constexpr const char* kSafetensorsIndex = "model.safetensors.index.json";
 
-// Model.safetensors.index.json, which says in which shard each tensor lies.
-//   {"metadata": {"total_size": BYTES}, "weight_map": {"NAME": "model-00001-of-00002.safetensors", ...}}
-// A shard is a plain file name of the same folder: no path leads out of it.
-
 struct StoredTensor;
 
 using WeightMap = std::map<std::string, std::string>;  ///< tensor -> file
@@ -86,7 +79,7 @@ WeightMap read_safetensors_index(const std::string& path);
 /// The files, each once, sorted.
 std::vector<std::string> shards_of(const WeightMap& map);
 
-/// The shards hold exactly what the index says. Throws Error(input) naming the tensor.
+/// Throws Error(input), naming a tensor, unless the shards have exactly the tensors of the index.
 void check_safetensors_index(const std::string& path, const WeightMap& map,
                              const std::map<std::string, StoredTensor>& tensors);
 

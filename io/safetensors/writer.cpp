@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// writer.cpp: the header from the planned tensors, and values rounded chunk by chunk as they are appended.
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -30,7 +31,7 @@ std::string head_of(const std::vector<PlannedTensor>& tensors) {
   return head + header;
 }
 
-/// Rounds the values; the index of the first finite one that becomes infinite, or -1.
+/// Rounds the values; returns the index of the first finite value that becomes infinite, or -1.
 template <class Round>
 std::int64_t narrow(const float* values, std::int64_t count, std::uint16_t* to, std::uint16_t infinity, Round round) {
   std::int64_t first = -1;

@@ -31,7 +31,7 @@ struct AttentionShape {
   std::int64_t head_dim = 0;
   float dropout = 0.0F;                       ///< probability of dropping an element of p
   std::uint64_t key = 0;                      ///< of the dropout's random stream
-  const std::uint64_t* sample_ids = nullptr;  ///< one a sequence, on the device; read where dropout > 0
+  const std::uint64_t* sample_ids = nullptr;  ///< one per sequence, on the device; read if dropout > 0
 
   [[nodiscard]] KOKKOS_FUNCTION std::int64_t rows() const { return batch * positions; }
   [[nodiscard]] KOKKOS_FUNCTION std::int64_t qkv_columns() const { return (heads + 2 * kv_heads) * head_dim; }
@@ -68,7 +68,7 @@ struct AttentionShape {
 enum class Attention { repeating, fastest };
 void choose_attention(Attention attention);
 
-/// The algorithm of attention of that shape for arrays of T: "AVX-512 BF16", "loops", "cuDNN 9.19.0", or
+/// The algorithm of attention for this shape and arrays of T: "AVX-512 BF16", "loops", "cuDNN 9.19.0", or
 /// "blocks in shared memory (cuDNN: <why not>)".
 template <class T>
 std::string attention_by(const AttentionShape& shape);

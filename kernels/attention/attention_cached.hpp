@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// attention_cached.hpp: attention of new rows over the keys and values that a cache keeps, for generation.
+// attention_cached.hpp: attention of new rows over cached keys and values, for generation.
 //   s(n,h,j) = q(n,h) . K(b,kv,j) / sqrt(D)          y(n,h) = sum_j softmax_j(s) V(b,kv,j)
 //   j <= position(n), b = sequence(n), kv = h / (H / KV)
 //   qkv (N, (H + 2 KV) D)    y (N, H D)    K (B, KV, S/32, D, 32)    V (B, KV, S, D)    S a multiple of 32
-// Keys lie in tiles of 32 positions with the position innermost: scores of 32 keys are one SIMD accumulator or one
-// warp, and both K and V are read in the order of memory. The positions of a row are cut into chunks, which are
+// Keys are stored in tiles of 32 positions with the position innermost: scores of 32 keys are one SIMD accumulator or
+// one warp, and both K and V are read in the order of memory. The positions of a row are cut into chunks, which are
 // computed in parallel with the heads; a second dispatch adds the chunks of a row, each with its maximum and sum (Dao,
 // Haziza, Massa, Sizov 2023, "Flash-Decoding"). A row's bits depend on its own position and S alone, not on the other
 // rows nor on the number of threads. Sums are in float. Runs on `space`; returns without fencing.
@@ -27,7 +27,7 @@ struct CacheShape {
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
 
-  /// Positions that a sequence of `wanted` takes.
+  /// `wanted` positions, rounded up to whole tiles.
   static constexpr std::int64_t whole_tiles(std::int64_t wanted) { return (wanted + kTile - 1) / kTile * kTile; }
   /// Elements of K, and of V.
   [[nodiscard]] KOKKOS_FUNCTION std::int64_t extent() const { return sequences * kv_heads * positions * head_dim; }
@@ -40,7 +40,7 @@ struct CacheShape {
     return (j / kTile * head_dim + d) * kTile + j % kTile;
   }
 
-  /// Positions of a chunk: at most 32 chunks a row.
+  /// Positions of a chunk: at most 32 chunks per row.
   [[nodiscard]] KOKKOS_FUNCTION std::int64_t chunk() const {
     std::int64_t extent = 256;
     while (extent * 32 < positions) extent *= 2;
@@ -56,15 +56,15 @@ struct CachedHeads {
   Vector<T> values;
 };
 
-/// A chunk of positions leaves these partial results per row and head: D weighted values, then these scalars.
+/// Scalars of a chunk's partial result, per row and head, after D weighted values.
 enum ChunkSlot : std::int64_t { kChunkMaximum, kChunkSum, kChunkWeight, kChunkSlots };
 
-/// Floats of workspace for so many rows of `heads` query heads.
+/// Floats of workspace for `rows` rows of `heads` query heads.
 inline std::int64_t cached_attention_workspace(const CacheShape& cache, std::int64_t rows, std::int64_t heads) {
   return rows * heads * cache.chunks() * (cache.head_dim + kChunkSlots);
 }
 
-/// Copies the key and value heads of each row of qkv to its place in the cache.
+/// Copies the key and value heads of each row of qkv into the cache.
 template <class Space, class T>
 static void append_to_cache(const Space& space, const CachedHeads<T>& heads, const CacheShape& cache, MatrixIn<T> qkv,
                             const RowPositions& row_positions, const AttentionShape& shape) {
@@ -133,7 +133,7 @@ KOKKOS_INLINE_FUNCTION void weighted_values(const Team& team, float* out, const 
                        });))
 }
 
-/// One chunk of positions of one row and head a worker, whose scores lie in scratch memory.
+/// A worker computes one chunk of positions of one row and head, with its scores in scratch memory.
 template <class Space, class T>
 struct CachedChunks {
   const T* qkv;

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // fill.hpp: elementwise operations on whole vectors: set, scale, add, convert, and add a branch to the residual stream.
 //   fill: x = value     scale: x *= factor     add_into: y += x     convert: y = T(x)     residual_add: x += y
-// Runs on `space` and returns without fencing.
+//   put_columns: y(n, first + c) = x(n, c)          x (N, C)   y (N, at least first + C)
+// Elementwise: the bits do not depend on how an array is cut. Conversion to 16 bits rounds to nearest, ties to even.
+// The backward of residual_add is a copy of the gradient. Runs on `space` and returns without fencing.
 #pragma once
 #include <type_traits>
 
@@ -12,10 +14,6 @@
 #include "kernels/launch/inputs.hpp"
 
 namespace kozero::kernels {
-
-// The plain vector operations: set, scale, add.
-//   fill: x = value      scale: x *= factor      add_into: y += x
-// Elementwise, any extent. Runs on `space`; returns without fencing.
 
 template <class Space, class T>
 static void fill(const Space& space, Vector<T> x, std::type_identity_t<T> value) {
@@ -38,21 +36,12 @@ static void add_into(const Space& space, Vector<float> y, Vector<const float> x)
       KOKKOS_LAMBDA(float sum, float addend) { return sum + addend; });
 }
 
-// A vector in another storage type: weights rounded from their master.
-//   y = T(x)                                                x, y of one extent
-// To 16 bits it rounds to nearest, ties to even. Elementwise: the bits do not depend on how an array is cut. Runs on
-// `space`; returns without fencing.
-
 template <class Space, class T, class From>
 static void convert(const Space& space, Vector<T> y, Vector<From> x) {
   require(y.extent(0) == x.extent(0), "convert: x and y differ in extent");
   assign_elements(
       space, "kozero::convert", y, inputs_of(Vector<const From>(x)), KOKKOS_LAMBDA(float value) { return value; });
 }
-
-// A matrix takes the columns of another one.
-//   y(n, first + c) = x(n, c)                              x (N, C)   y (N, at least first + C)
-// Runs on `space`; returns without fencing.
 
 template <class Space>
 static void put_columns(const Space& space, Matrix<float> y, std::int64_t first, Matrix<const float> x) {
@@ -65,10 +54,6 @@ static void put_columns(const Space& space, Matrix<float> y, std::int64_t first,
         copy_row(team, row_of(y, n) + first, row_of(x, n), columns);
       });
 }
-
-// The residual stream takes a branch's output.
-//   x += y                                                 x, y of one extent
-// Its backward is a copy of the gradient, so there is none here. Runs on `space`; returns without fencing.
 
 template <class Space, class T>
 static void residual_add(const Space& space, Vector<T> x, VectorIn<T> y) {

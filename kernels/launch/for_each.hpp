@@ -1,9 +1,20 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // for_each.hpp: one call of a body for each element of a vector or for each row of a matrix, in parallel.
-//   for_each_element, assign_elements: elements, as blocks on a host, as packs of 16 bytes on a GPU
-//   for_each_row: a thread a row on a host, a team a row on a GPU, with sums over the columns of the row
-// Elements and rows must not depend on each other. Every dispatch has a label and returns without fencing.
+//   for_each_element(space, "kozero::fill", extent, KOKKOS_LAMBDA(std::int64_t i) { y[i] = ...; });
+//   assign_elements(space, "kozero::gelu_backward", dx, inputs_of(dy, x),
+//                   KOKKOS_LAMBDA(float upper, float v) { return ...; });
+//   for_each_row(space, "kozero::rmsnorm_forward", rows, KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
+//     const float squares = row_sum(team, columns, [](float v) { return v * v; }, row_of(x, n));
+//     assign_row(team, row_of(y, n), columns, [=](float v, float w) { return ...; }, row_of(x, n), gamma.data());
+//   });
+// Functions get one element of each named array, as a float. Elements and rows must not depend on each other; an output
+// may be an input. On a host an index of the dispatch is a block of kElementBlock elements, an inner loop that becomes
+// SIMD: the body is copied there, so that no store can change its captures. On a GPU a thread processes one element in
+// for_each_element, and a pack (packs.hpp) in assign_elements. A row has one worker, its RowTeam: a host's thread or a
+// GPU's warp. A row's sum uses fixed lanes (a host's lane l adds columns l, l + kLanes, ..., a GPU's lane adds packs,
+// then the lanes are added in pairs), so its bits depend only on the columns and types. Every dispatch has a label and
+// returns without fencing.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -26,14 +37,13 @@
 
 namespace kozero::kernels {
 
-// Numbers computed in float, one for each element of a run of memory, and stored in its type.
-//   store_run(out, extent, value):        out[i] = T(value(i))                                  i in [0, extent)
-//   store_runs(a, b, extent, values):     a[i] = T(values(i).first),  b[i] = T(values(i).second)
-// For one host thread. value(i) may read and write element i of any array, its outputs' too, and no other that is
-// written. Floats are stored as they come, in one SIMD loop. 16-bit results wait in a chunk of kChunk floats and are
-// rounded together, with the machine's own instruction where it has one: it rounds as the type's constructor does, but
-// in bf16 a NaN keeps its upper bits and what is below 2^-126 becomes zero, in every element alike.
-
+/// Floats of a chunk of store_run, which stores numbers computed in float in the type of an array, on one host thread.
+///   store_run(out, extent, value):        out[i] = T(value(i))                                  i in [0, extent)
+///   store_runs(a, b, extent, values):     a[i] = T(values(i).first),  b[i] = T(values(i).second)
+/// value(i) may access element i of any array, outputs included, and no other element that is written. Floats are
+/// stored in one SIMD loop. 16-bit results are first stored in a chunk and then rounded together, by the processor's
+/// instruction if there is one: it rounds like the type's constructor, except that in bf16 a NaN keeps its upper bits
+/// and numbers below 2^-126 become zero, for all elements alike.
 inline constexpr int kChunk = 128;
 
 /// body(c) for c in [0, columns), as SIMD on one host thread: the columns must not depend on each other.
@@ -89,7 +99,7 @@ KOKKOS_INLINE_FUNCTION void store_run(T* out, std::int64_t extent, const Value& 
   }
 }
 
-/// What the runs of store_runs get.
+/// The values of one element for store_runs.
 struct TwoValues {
   float first, second;
 };
@@ -117,18 +127,9 @@ KOKKOS_INLINE_FUNCTION void store_runs(T* a, T* b, std::int64_t extent, const Va
   }
 }
 
-// One call of a body for each element of a flat extent, in parallel.
-//   for_each_element(space, "kozero::fill", extent, KOKKOS_LAMBDA(std::int64_t i) { y[i] = ...; });
-//   assign_elements(space, "kozero::gelu_backward", dx, inputs_of(dy, x),
-//                   KOKKOS_LAMBDA(float upper, float v) { return ...; });
-// The second one's dx(i) = T(...), of one element of each input, as float. On a GPU each thread takes an element there,
-// and a pack (packs.hpp) here. On a host each index of the dispatch is a block of kElementBlock, an inner loop that the
-// compiler turns into SIMD: the body is copied there, so that no store of it can change what it captured. Elements must
-// not depend on each other; an output may be an input.
-
 inline constexpr std::int64_t kElementBlock = 4096;
 
-/// Whether the space's threads run on the host, each with SIMD lanes of its own.
+/// Whether the space's threads run on the host.
 template <class Space>
 inline constexpr bool runs_on_host =
     Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename Space::memory_space>::accessible;
@@ -147,7 +148,7 @@ struct ElementBlock {
   }
 };
 
-/// What assign_elements reads: arrays of one type.
+/// The inputs of assign_elements: arrays of one type.
 template <class T, int kCount>
 using InputArrays = Kokkos::Array<const T*, kCount>;
 
@@ -214,24 +215,14 @@ void assign_elements(const Space& space, const std::string& label, Vector<T> out
   Kokkos::parallel_for(label, Policy(space, 0, (extent + part - 1) / part), Assigned{out.data(), in, f, extent});
 }
 
-// One call of a body for each row of a matrix, in parallel, with SIMD inside the row.
-//   for_each_row(space, "kozero::rmsnorm_forward", rows, KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
-//     const float squares = row_sum(team, columns, [](float v) { return v * v; }, row_of(x, n));
-//     assign_row(team, row_of(y, n), columns, [=](float v, float w) { return ...; }, row_of(x, n), gamma.data());
-//   });
-// A row belongs to one thread of a host, or to one warp of a GPU: RowTeam is that worker. The functions get one element
-// of each array that is named behind them, as floats. A row's sum goes by fixed lanes (a host's lane l adds columns l,
-// l + kLanes, ..., a GPU's the packs of packs.hpp, then the lanes are added in pairs), so its bits depend on the
-// columns and types alone.
-
-/// The worker of a row; the bodies only pass it on.
+/// The worker of a row, an opaque argument for bodies.
 template <class Space>
 using RowTeam = typename Kokkos::TeamPolicy<Space>::member_type;
 
 inline constexpr int kLanes = 32;        ///< partial sums of a row: a warp, or two to four SIMD registers
 inline constexpr int kRowsPerBlock = 4;  ///< rows of a thread block on a GPU
 
-/// A whole team as the worker of one row, for rows so long and so few that a warp each would leave a GPU idle.
+/// A whole team as the worker of one row, for few and long rows, with which one warp per row would leave a GPU idle.
 template <class Team>
 struct WholeTeam {
   const Team& team;
@@ -247,7 +238,7 @@ KOKKOS_INLINE_FUNCTION auto columns_of(const WholeTeam<Team>& whole, std::int64_
   return Kokkos::TeamVectorRange(whole.team, columns);
 }
 
-/// How many lanes that are.
+/// The number of lanes.
 template <class Team>
 KOKKOS_INLINE_FUNCTION std::int64_t lanes_of(const Team& /*team*/) {
   return kLanes;
@@ -257,7 +248,7 @@ KOKKOS_INLINE_FUNCTION std::int64_t lanes_of(const WholeTeam<Team>& whole) {
   return std::int64_t{kLanes} * whole.team.team_size();
 }
 
-/// Afterwards all lanes see what any of them stored before.
+/// A barrier of the row's lanes: afterwards all lanes see the earlier stores of each.
 template <class Team>
 KOKKOS_INLINE_FUNCTION void meet(const WholeTeam<Team>& whole) {
   whole.team.team_barrier();
@@ -279,7 +270,7 @@ KOKKOS_INLINE_FUNCTION auto row_of(const View& matrix, std::int64_t n) {
   return matrix.data() + n * static_cast<std::int64_t>(matrix.extent(1));
 }
 
-/// Calls body(team, n) for the rows a team owns.
+/// Calls body(team, n) for the rows of a team.
 template <class Space, class Body>
 struct RowsOfTeam {
   Body body;
@@ -347,8 +338,8 @@ KOKKOS_INLINE_FUNCTION float row_sum(const Team& team, std::int64_t columns, con
        return total;))
 }
 
-/// out[c] = T(f(x[c]...)) for c in [0, columns), as store_run does it on a host. `out` may be one of x. A GPU's lane
-/// reads kAtOnce packs before it stores the first; f is computed that often even for a row that ends before.
+/// out[c] = T(f(x[c]...)) for c in [0, columns), by store_run on a host. `out` may be one of x. A GPU's lane
+/// reads kAtOnce packs before it stores the first, and computes f for all of them even if the row ends before.
 template <int kAtOnce = kInFlight, class Team, class T, class F, class... In>
 KOKKOS_INLINE_FUNCTION void assign_row(const Team& team, T* out, std::int64_t columns, const F& f, const In*... x) {
   KOKKOS_IF_ON_HOST((static_cast<void>(team); store_run(
@@ -366,12 +357,12 @@ KOKKOS_INLINE_FUNCTION void for_each_column(const Team& team, std::int64_t colum
   KOKKOS_IF_ON_DEVICE((Kokkos::parallel_for(columns_of(team, columns), body);))
 }
 
-/// How many columns a body of for_each_pack is for.
+/// The number of columns of a call of for_each_pack's body.
 template <int kCount>
 using Columns = std::integral_constant<int, kCount>;
 
-/// On a GPU, body(Columns<kCount>(), c) for each whole pack [c, c + kCount) where `packed`, and body(Columns<1>(), c)
-/// for each column in none; the columns must not depend on each other.
+/// On a GPU, body(Columns<kCount>(), c) for each whole pack [c, c + kCount) if `packed`, and body(Columns<1>(), c) for
+/// each other column; the columns must not depend on each other.
 template <int kCount, class Team, class Body>
 KOKKOS_INLINE_FUNCTION void for_each_pack(const Team& team, std::int64_t columns, bool packed, const Body& body) {
   const std::int64_t packs = packed ? columns / kCount : 0;
@@ -389,7 +380,7 @@ KOKKOS_INLINE_FUNCTION void copy_row(const Team& team, T* to, const T* from, std
                        });))
 }
 
-/// a[c] = T(f(x[c]...).first), b[c] = T(f(x[c]...).second) for c in [0, columns), as store_runs does it on a host.
+/// a[c] = T(f(x[c]...).first), b[c] = T(f(x[c]...).second) for c in [0, columns), by store_runs on a host.
 template <class Team, class T, class F, class... In>
 KOKKOS_INLINE_FUNCTION void assign_rows(const Team& team, T* a, T* b, std::int64_t columns, const F& f,
                                         const In*... x) {

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // inputs.hpp: the types of a kernel's read-only arguments: const Views, and the position of each row in its sequence.
-//   RepeatedPositions   row n is position n mod T
-//   RowPositions           row n is position positions(n) of sequence sequences(n)
+//   RepeatedPositions   row n is position n mod T: whole sequences, one after the other, as in training
+//   RowPositions           row n is position positions(n) of sequence sequences(n): new tokens of cached sequences
+// A kernel's storage type T is deduced from its output; an input is a View of const T, to which a View of T converts.
 #pragma once
 #include <cstdint>
 #include <Kokkos_Core.hpp>
@@ -12,18 +13,10 @@
 
 namespace kozero::kernels {
 
-// How a kernel spells what it only reads.
-// A kernel's storage type T is deduced from its output; an input of T is taken as a View of const T, to which a View of
-// T converts by itself.
-
 template <class T>
 using VectorIn = Vector<const std::type_identity_t<T>>;
 template <class T>
 using MatrixIn = Matrix<const std::type_identity_t<T>>;
-
-// Which position of which sequence a row of activations is.
-//   RepeatedPositions   row n is position n mod T: whole sequences, one behind the other, as in training
-//   RowPositions           row n is position positions(n) of sequence sequences(n): new tokens of cached sequences
 
 struct RepeatedPositions {
   std::int64_t count;  ///< T

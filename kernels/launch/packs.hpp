@@ -1,16 +1,21 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// packs.hpp: packs of neighbouring elements, which a GPU lane moves at a time, and loop unrolling for GPU compilers.
-// A pack has 16 bytes of the narrowest type among the arrays that move together. Host compilers unroll by themselves.
+// packs.hpp: packs of neighboring elements, which a GPU's lane loads and stores at once, and unrolling of loops on
+// GPUs.
+//   fold_share<Added>(columns, lane, lanes, f, x, y)     this lane's share of  sum over c of f(x[c], y[c])
+//   assign_share(out, columns, lane, lanes, f, x, y)     this lane's share of  out[c] = T(f(x[c], y[c]))
+//   KOZERO_UNROLLED          a loop over a thread's own small array, which stays in registers: they have no addresses
+//   KOZERO_UNROLLED_BY(n)    a loop that only reads: n reads are under way at once
+// A pack has 16 bytes of the narrowest type among the arrays of a call, as floats. Lane l processes packs l, l + lanes,
+// ..., of which it reads kInFlight before it uses the first, and one of the elements after the last whole pack. If all
+// arrays are aligned to 16 bytes, packs are accessed with 16-byte instructions; the order of a sum does not depend on
+// that. f gets floats, after a Column if it accepts one, and returns a float. The functions are for a GPU's thread;
+// they run on hosts too, where tests compare them with plain loops. Host compilers need no unrolling.
 #pragma once
 #include <algorithm>
 #include <cstdint>
 #include <Kokkos_Core.hpp>
 #include <type_traits>
-
-// What a GPU's compiler is told before a loop; host compilers decide for themselves.
-//   KOZERO_UNROLLED          a loop over a thread's own small array, which stays in registers: they have no addresses
-//   KOZERO_UNROLLED_BY(n)    a loop that only reads: n reads are under way at once
 
 #if defined(__CUDA_ARCH__)
 #define KOZERO_PRAGMA(directive) _Pragma(#directive)
@@ -22,15 +27,6 @@
 #endif
 
 namespace kozero::kernels {
-
-// What a GPU's lane moves at a time: a pack of neighbouring elements, 16 bytes of the narrowest type among
-// the arrays that it moves together, as floats.
-//   fold_share<Added>(columns, lane, lanes, f, x, y)     this lane's share of  sum over c of f(x[c], y[c])
-//   assign_share(out, columns, lane, lanes, f, x, y)     this lane's share of  out[c] = T(f(x[c], y[c]))
-// Lane l takes packs l, l + lanes, ..., of which it reads kInFlight before it needs the first, and one of the elements
-// behind the last whole pack. Where all arrays are aligned to 16 bytes, packs are read and written in accesses of 16
-// bytes; a sum's order does not depend on that. f gets floats, after a Column where it takes one, and returns one.
-// Functions for a GPU's thread, which run on hosts too: tests hold them to plain loops there.
 
 inline constexpr int kAccessBytes = 16;  ///< of the widest load and store of a GPU's thread
 inline constexpr int kInFlight = 4;      ///< packs that a lane reads at once
@@ -45,7 +41,7 @@ KOKKOS_INLINE_FUNCTION bool is_aligned(const T*... arrays) {
   return (reinterpret_cast<std::uintptr_t>(arrays) | ... | std::uintptr_t{0}) % kAccessBytes == 0;
 }
 
-/// Which element of a row it is, for functions that ask.
+/// The index of an element in its row, for functions that accept it.
 struct Column {
   std::int64_t index;
 };
@@ -55,13 +51,13 @@ struct Pack {
   float x[kCount];
 };
 
-/// The same as it is stored.
+/// A pack in its storage type.
 template <class T, int kCount>
 struct alignas(kCount > 1 ? kAccessBytes : alignof(T)) StoredPack {
   T x[kCount];
 };
 
-/// The elements from `from` on, which is aligned where kAligned.
+/// The elements from `from` on, which is aligned if kAligned.
 template <int kCount, bool kAligned = true, class T>
 KOKKOS_INLINE_FUNCTION StoredPack<T, kCount> stored_pack(const T* from) {
   if constexpr (kAligned) {
@@ -84,8 +80,8 @@ KOKKOS_INLINE_FUNCTION Pack<kCount> load_pack(const T* from) {
   return pack;
 }
 
-/// Rounds it to T; `to` is aligned. Each access is an integer of 16 bytes, put together by shifts: of a struct nvcc
-/// may store element by element.
+/// Rounds the pack to T; `to` is aligned. Each pack is written with a single 16-byte store, an integer combined by
+/// shifts, since nvcc may store a struct element by element.
 template <int kCount, class T>
 KOKKOS_INLINE_FUNCTION void store_pack(T* to, const Pack<kCount>& pack) {
   if constexpr (kCount == 1) {
@@ -113,7 +109,7 @@ KOKKOS_INLINE_FUNCTION void copy_pack(T* to, const T* from) {
   *reinterpret_cast<StoredPack<T, kCount>*>(to) = *reinterpret_cast<const StoredPack<T, kCount>*>(from);
 }
 
-/// f of one element of each array.
+/// f for one element of each array.
 template <class F, class... Float>
 KOKKOS_INLINE_FUNCTION auto value_of(const F& f, std::int64_t column, Float... x) {
   if constexpr (std::is_invocable_v<const F&, Column, Float...>) {
@@ -146,7 +142,7 @@ KOKKOS_INLINE_FUNCTION void assign_two(T* a, T* b, const F& f, const Pack<kCount
   store_pack(b, second);
 }
 
-/// How a row becomes one number: its sum, or its largest value, past which a NaN is passed over.
+/// The reduction of a row: its sum, or its largest value, which ignores NaN.
 struct Added {
   static constexpr float kOfNone = 0.0F;
   KOKKOS_INLINE_FUNCTION static float of(float a, float b) { return a + b; }
@@ -156,7 +152,7 @@ struct Largest {
   KOKKOS_INLINE_FUNCTION static float of(float a, float b) { return Kokkos::fmax(a, b); }
 };
 
-/// Of a pack, by halves.
+/// The reduction of a pack, by halves.
 template <class Fold, int kCount>
 KOKKOS_INLINE_FUNCTION float folded(Pack<kCount> pack) {
   KOZERO_UNROLLED
@@ -167,7 +163,7 @@ KOKKOS_INLINE_FUNCTION float folded(Pack<kCount> pack) {
   return pack.x[0];
 }
 
-/// Of this lane's packs. Behind the last one the first is read again: a branch there would keep reads apart.
+/// The reduction of this lane's packs. After the last pack it reads the first again, since a branch would delay reads.
 template <class Fold, bool kAligned, class F, class... In>
 KOKKOS_INLINE_FUNCTION float fold_packs(std::int64_t packs, std::int64_t lane, std::int64_t lanes, const F& f,
                                         const In*... in) {
@@ -201,7 +197,7 @@ KOKKOS_INLINE_FUNCTION float fold_share(std::int64_t columns, std::int64_t lane,
   return result;
 }
 
-/// The packs' part of assign_share, of aligned arrays. `out` may be one of `in`.
+/// assign_share for the whole packs of aligned arrays. `out` may be one of `in`.
 template <int kAtOnce, class T, class F, class... In>
 KOKKOS_INLINE_FUNCTION void assign_packs(T* out, std::int64_t packs, std::int64_t lane, std::int64_t lanes, const F& f,
                                          const In*... in) {

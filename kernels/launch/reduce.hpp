@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // reduce.hpp: reductions of a whole vector (sum, sum of squares, first non-finite value, hash) and the maximum of a
 // row.
-//   hash = sum over i of mix(2^32 i + word_i) mod 2^64
-// Sums are in double, by blocks in block order, so host bits do not depend on the thread count. The hash is an integer
-// sum and is the same on every device.
+//   hash = sum over i of mix(2^32 i + word_i) mod 2^64          mix: the finalizer of splitmix64, a bijection
+// Sums are in double, by blocks of kSumBlock elements added in block order, so host bits depend only on the extent and
+// the values, not on the threads; on a GPU the device fixes the order. Functions that return a host value fence; those
+// that write to HostScalars do not. The hash is an integer sum and is the same on every device.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -19,14 +20,9 @@
 
 namespace kozero::kernels {
 
-// One number from a whole vector: its sum, its sum of squares, its first value that is not finite.
-// The sums are in double, by blocks of kSumBlock elements added in block order, so the bits on a host depend on the
-// extent and the values alone, not on the threads; on a GPU the order is fixed by the device. What returns a host
-// value fences; what puts it into one of HostScalars does not.
-
 inline constexpr std::int64_t kSumBlock = 4096;  ///< elements of a block
 
-/// What a sum adds for each element.
+/// The terms of a sum, for each element.
 struct Itself {
   KOKKOS_INLINE_FUNCTION double operator()(float x) const { return x; }
 };
@@ -62,7 +58,7 @@ struct BlockSums {
   }
 };
 
-/// Device: each thread adds packs (packs.hpp) at a stride that the extent alone decides, then of what is left elements.
+/// Device: each thread adds packs (packs.hpp) at a stride that depends only on the extent, then single elements.
 template <class Term, class T>
 struct StridedSum {
   static constexpr int kCount = kPackOf<T>;
@@ -108,7 +104,7 @@ double sum_on_host(const Space& space, const std::string& label, Vector<const T>
   return total;
 }
 
-/// `sum` is a double, which costs a fence, or a view of one.
+/// `sum` is a double, which requires a fence, or a view of one.
 template <class Term, class Space, class T, class Sum>
 void sum_on_device(const Space& space, const std::string& label, Vector<const T> x, Sum&& sum) {
   const auto extent = static_cast<std::int64_t>(x.extent(0));
@@ -144,7 +140,7 @@ double sum_in_blocks(const Space& space, Vector<const float> x) {
   return sum_terms<Itself>(space, "kozero::sum_in_blocks", x);
 }
 
-/// *sum = that, one of HostScalars.
+/// *sum = the sum of all elements; `sum` points into HostScalars.
 template <class Space>
 void put_sum_in_blocks(const Space& space, Vector<const float> x, double* sum) {
   put_sum_of_terms<Itself>(space, "kozero::sum_in_blocks", x, sum);
@@ -195,10 +191,7 @@ std::int64_t first_non_finite(const Space& space, Vector<const float> x) {
   return first < extent ? first : -1;
 }
 
-// The largest value of a row, by lanes on a host thread or by a GPU's warp; a stable softmax needs it.
-// A NaN among the values is passed over; a row without values gives -infinity.
-
-/// The largest value(c) over c in [0, columns), on one host thread.
+/// The largest value(c) over c in [0, columns), on one host thread. Ignores NaN; -infinity without values.
 template <class Value>
 KOKKOS_INLINE_FUNCTION float lane_max(std::int64_t columns, const Value& value) {
   float lanes[kLanes];
@@ -228,12 +221,9 @@ KOKKOS_INLINE_FUNCTION float row_max(const Team& team, std::int64_t columns, con
                        return largest;))
 }
 
-// 64 bits that tell whether any bit of a vector changed.
-//   hash = sum over i of mix(2^32 i + word_i) mod 2^64          mix: the finalizer of splitmix64, a bijection
-// A sum of integers is the same for every number of threads and on every device. Since mix is a bijection, a change of
-// one word always changes the hash; changes of several words cancel with probability 2^-64. It is no signature.
-// Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators", doi:10.1145/2660193.2660195.
-
+/// 64 bits that change if a bit of a vector changes. Since mix is a bijection, a change of one word always changes the
+/// hash; changes of several words cancel with probability 2^-64. The hash is not a signature.
+/// Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators", doi:10.1145/2660193.2660195.
 struct BitHash {
   const std::uint32_t* words;
   std::int64_t extent;
@@ -256,8 +246,8 @@ struct BitHash {
   }
 };
 
-/// Of the vector's words (words_of), the first one counted as word `offset`: hashes of parts then add up to the
-/// whole's. Runs on `space` and returns a value of the host: it fences.
+/// The hash of the vector's words (words_of), counted from `offset`, so that the hashes of parts add up to the hash of
+/// the whole. Runs on `space` and fences.
 template <class Space, class T>
 std::uint64_t bit_hash(const Space& space, const Vector<T>& x, std::int64_t offset = 0) {
   const auto words = words_of(x);

@@ -3,7 +3,9 @@
 // row_blocks.hpp: column sums of a matrix in fixed blocks of rows, for example the gradient of a bias.
 //   out[k](c) += sum over n of terms(n, x(n, c), y(n, c), ...)[k]         n in [0, rows), c in [0, columns)
 //   dbias(c) += sum over n of dy(n, c)
-// The blocks and the order of the sums depend on the shape alone. Runs on `space` and returns without fencing.
+// The rows are cut into kRowBlocks fixed blocks, whatever the number of threads. Each block's partial sums go to the
+// workspace, which has row_reduction_workspace(columns) floats, and are added in a fixed order without atomics. So the
+// bits depend only on rows and columns. Runs on `space` and returns without fencing.
 #pragma once
 #include <cstdint>
 #include <Kokkos_Core.hpp>
@@ -16,8 +18,6 @@
 #include "kernels/launch/packs.hpp"
 
 namespace kozero::kernels {
-
-// Addresses of the rows to sum: rows of matrices, or parts of rows, such as heads.
 
 /// Row n begins at n * stride.
 template <class T>
@@ -67,12 +67,6 @@ auto rows_of(const Matrix<const T>& first, const More&... more) {
   return Rows<Array, 1 + sizeof...(More)>{{Array{first.data(), columns}, Array{more.data(), columns}...},
                                           static_cast<std::int64_t>(first.extent(0))};
 }
-
-// Sums over the rows of a matrix, one for each column or two at once, added into vectors.
-//   out[k](c) += sum over n of terms(n, x(n, c), y(n, c), ...)[k]         n in [0, rows), c in [0, columns)
-// The rows are cut into kRowBlocks fixed blocks whatever the number of threads; each block's partial sums go to the
-// workspace, and the partials are added in a fixed order. No atomics: the bits depend on rows and columns alone. The
-// workspace has row_reduction_workspace(columns) floats. Runs on `space`; returns without fencing.
 
 /// Number of row blocks for kSums sums per column; more on a GPU, which has more workers.
 template <int kSums>

@@ -3,9 +3,9 @@
 // update_elements.hpp: one pass of an optimizer over weights, which also writes 16-bit weights if the network reads
 // those.
 //   {weight(i), state(i), ...} = update({weight(i), state(i), ...}, gradient(i), decays);  stored(i) = T(weight(i))
-// In f32 `stored` is the weights themselves and is not written. Elements with and without weight decay lie in runs, and
-// one kernel updates all runs: a GPU thread takes a pack (packs.hpp) and finds its run, a host block goes from run to
-// run. Runs on `space`; returns without fencing.
+// In f32 `stored` is the weights themselves and is not written. Elements with and without weight decay form runs, and
+// one kernel updates all runs: a GPU thread updates a pack (packs.hpp) and finds its run, a host block iterates over
+// runs. Runs on `space`; returns without fencing.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -76,7 +76,7 @@ struct ElementUpdate {
     }
   }
 
-  /// kElements of them, on a GPU.
+  /// kElements elements, on a GPU.
   template <int kElements>
   KOKKOS_FUNCTION void update_pack(std::int64_t first, bool decays) const {
     Pack<kElements> packs[kArrays];

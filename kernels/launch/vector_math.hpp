@@ -17,7 +17,7 @@ namespace kozero::kernels {
 inline constexpr float kLog2E = 1.44269504088896341F;
 inline constexpr float kRounder = 12582912.0F;  ///< 1.5 * 2^23: adding it leaves an integer in the low bits
 
-/// a * b + c, rounded once where the build's target has the instruction, as every GPU has. Compilers may otherwise
+/// a * b + c, rounded once if the build's target has the instruction, as every GPU has. Compilers may otherwise
 /// contract `a * b + c * d` either way, and differently in a pack and in a single element.
 KOKKOS_INLINE_FUNCTION float multiply_add(float a, float b, float c) {
 #if defined(__FP_FAST_FMAF) || defined(__CUDA_ARCH__)
@@ -41,7 +41,7 @@ KOKKOS_INLINE_FUNCTION float clamped(float x, float least, float largest) {
   return Kokkos::bit_cast<float>(smaller(static_cast<std::uint32_t>(low), moved(least)) - kNaNs);
 }
 
-/// 2^(n + f) of f in [-1/2, 1/2] and n in [-126, 129], given by the bits of kRounder + 126 + n; zero where n is -126.
+/// 2^(n + f) of f in [-1/2, 1/2] and n in [-126, 129], given by the bits of kRounder + 126 + n; zero if n is -126.
 KOKKOS_INLINE_FUNCTION float scaled_exp2(float f, std::uint32_t shifted) {
   float twice = 2.0F * 1.5353309982463995e-4F;  // twice 2^f times 2^(n - 1), for 2^128 is not a float
   twice = twice * f + 2.0F * 1.3398938936252374e-3F;

@@ -3,7 +3,7 @@
 // matmul.hpp: the matrix product of row-major dense matrices.
 //   c = op(a) op(b)   or   c += op(a) op(b)   or   c = op(a) op(b) + bias   or   c = op(a) op(b) [+ bias] + addend
 //   c, addend (M, N)   op(a) (M, K)   op(b) (K, N)   bias (N)
-// For a layer with a GELU behind it, product and GELU are one call, so that a back end may fuse them (cuBLASLt and AMX
+// For a layer followed by a GELU, product and GELU are one call, so that a back end may fuse them (cuBLASLt and AMX
 // do):
 //   hidden = op(a) op(b) + bias, active = gelu(hidden)      and      dhidden = op(a) op(b) * gelu'(hidden)
 // Likewise the gradients of a layer's weight and bias, where dy (K, C) is a (K, M) or b (K, N):
@@ -29,7 +29,7 @@
 
 namespace kozero::kernels {
 
-/// How a stored matrix enters a product.
+/// The operation on a stored matrix in a product.
 enum class Op { none, transpose };
 
 /// A product without its arrays.
@@ -44,8 +44,8 @@ struct ProductShape {
 /// Further inputs and outputs of a product; null if absent.
 template <class Out, class In>
 struct Epilogue {
-  const In* bias = nullptr;     ///< (N), added to each row; set where shape.has_bias
-  const Out* addend = nullptr;  ///< (M, N), added where shape.accumulate; null there: c itself
+  const In* bias = nullptr;     ///< (N), added to each row; set if shape.has_bias
+  const Out* addend = nullptr;  ///< (M, N), added if shape.accumulate; null then: c itself
   Out* active = nullptr;        ///< (M, N), gets gelu(c)
   const Out* hidden = nullptr;  ///< (M, N), c is multiplied by gelu'(hidden)
 };
@@ -95,7 +95,7 @@ std::string multiplier_note();
 template <class Space, class T>
 double product_probe(const Space& space);
 
-/// Bytes of device memory that the back end takes at its first product of any shape. 0 on a host.
+/// Bytes of device memory that the back end allocates at its first product. 0 on a host.
 std::int64_t product_workspace();
 
 /// Returns the shape of c = op(a) op(b) and checks extents.

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// product_tuning.cpp: the table of algorithms by kind of product, and the timed comparison at a kind's first product.
 #include <algorithm>
 #include <chrono>
 #include <limits>
@@ -11,7 +12,7 @@
 namespace kozero::kernels {
 namespace {
 
-constexpr double kLeastGain = 0.03;     // of the rule's time
+constexpr double kLeastGain = 0.03;     // of the default's time
 constexpr double kTimedSeconds = 1e-3;  // at least that long between two fences ...
 constexpr double kMostRepeats = 100.0;  // ... or so many products
 
@@ -41,7 +42,7 @@ void require_algorithm(const std::string& kind, const std::string& algorithm,
                                   "\": there is no such algorithm here; accepted are " + listed(algorithms));
 }
 
-/// Of one product, of so many in a row.
+/// Seconds per product, of `repeats` consecutive products.
 double seconds_of(const std::function<void()>& multiply, int repeats) {
   Device().fence("kozero::product_tuning");
   const auto start = std::chrono::steady_clock::now();
@@ -50,8 +51,8 @@ double seconds_of(const std::function<void()>& multiply, int repeats) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / repeats;
 }
 
-/// How often an algorithm is repeated between two fences; 0 where the back end has it, but refuses to run it. The
-/// rule's own, the first, must run.
+/// Repetitions of an algorithm between two fences; 0 if the back end rejects it at run time. The default, the first,
+/// must run.
 int repeats_of(std::size_t algorithm, const std::function<void(std::size_t)>& multiply) {
   try {
     multiply(algorithm);  // the first call creates plans and buffers
@@ -63,7 +64,7 @@ int repeats_of(std::size_t algorithm, const std::function<void(std::size_t)>& mu
   }
 }
 
-/// Seconds of each algorithm; infinite where it was refused.
+/// Seconds of each algorithm; infinite if it was rejected.
 std::vector<double> medians(std::size_t num_algorithms, int rounds, const std::function<void(std::size_t)>& multiply) {
   std::vector<int> repeats;
   for (std::size_t algorithm = 0; algorithm < num_algorithms; ++algorithm)

@@ -1,8 +1,13 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // product_tuning.hpp: the table that assigns an algorithm to each kind of matrix product, and its measurement.
-// The first part is for programs: set the table, tune, read the result. The second part is for back ends: name the
-// algorithms of a kind, the default first, and get the index of the one to run. Call both from one host thread.
+//   kind        "bf16 = bf16 x bf16, 4096 x 2304 x 768, none none, bias": types, M x N x K, operations, epilogue
+//   algorithm   "loops", "AVX-512 BF16", an algorithm of cuBLASLt: a name denotes the same algorithm, with
+//               the same bits, in every process with the same device and library
+// A kind that is not in the table uses the back end's default. There is one table per process. Algorithms are timed
+// only between begin_product_tuning() and end_product_tuning(). The first part is for programs: set the table, tune,
+// read the result. The second part is for back ends: name the algorithms of a kind, the default first, and get the
+// index of the one to run. Call both from one host thread.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -15,13 +20,6 @@
 #include "kernels/matmul/matmul.hpp"
 
 namespace kozero::kernels {
-
-// The table of algorithms for matrix products, and its measurement.
-//   kind        "bf16 = bf16 x bf16, 4096 x 2304 x 768, none none, bias": types, M x N x K, operations, epilogue
-//   algorithm   "loops", "AVX-512 BF16", an algorithm of cuBLASLt: a name denotes the same algorithm, with
-//               the same bits, in every process with the same device and library
-// A kind that is not in the table uses the back end's default. There is one table per process. Algorithms are timed
-// only between begin_product_tuning() and end_product_tuning(). Call from one host thread.
 
 using ProductAlgorithms = std::map<std::string, std::string>;  ///< kind -> algorithm
 
@@ -55,9 +53,6 @@ std::string product_instructions();
 /// Whether the bits of products depend on the number of threads: with run.products = "library" in a build with oneDNN,
 /// which divides the terms of a sum among threads.
 bool products_depend_on_threads();
-
-// For back ends: the choice of an algorithm before a product. The back end names its algorithms for a kind, the default
-// first, and gets the index of the one to run.
 
 /// "bf16 = bf16 x bf16, 4096 x 2304 x 768, none none, bias".
 std::string kind_name(const char* out, const char* in, const ProductShape& shape);

@@ -4,8 +4,8 @@
 //   g = gradient_scale * gradient;  master *= 1 - lr * weight_decay
 //   exp_avg += (1 - beta1) (g - exp_avg);  exp_avg_sq = beta2 exp_avg_sq + (1 - beta2) g^2
 //   master -= (lr / correction1) exp_avg / (sqrt(exp_avg_sq) / sqrt(correction2) + eps)      all of one extent
-//   stored = T(master), where the network reads 16 bits
-// `runs` (update_elements.hpp) says which elements have weight decay.
+//   stored = T(master), if the network reads 16 bits
+// `runs` (update_elements.hpp) are the elements with and without weight decay.
 // PyTorch's AdamW formula (amsgrad off). Elementwise: the bits do not depend on how an array is cut, since multiply_add
 // leaves no contraction to the compiler. Returns without fencing. Loshchilov, Hutter 2019, arXiv:1711.05101.
 #pragma once

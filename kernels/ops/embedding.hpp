@@ -7,9 +7,9 @@
 // With the vocabulary in blocks, wte has the rows of tokens from `first` on: rows of x with other tokens stay unchanged
 // and add nothing to dwte.
 // The gradients add in the order of the rows, without atomics: each element of a table has one worker. For tokens,
-// worker (k, tile) walks all rows and takes those whose token is k modulo kTokenBuckets. On a GPU each lane of a warp
-// tests one token; the warp then adds the rows found, a column per lane, and loads four rows before it adds the first,
-// because a load takes as long as hundreds of additions. Returns without fencing.
+// worker (k, tile) reads all tokens and adds the rows whose token is k modulo kTokenBuckets. On a GPU each lane of a
+// warp tests one token; the warp then adds the rows found, one column per lane, and loads four rows before it adds the
+// first, because a load takes as long as hundreds of additions. Returns without fencing.
 #pragma once
 #include <cstdint>
 #include <Kokkos_BitManipulation.hpp>

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// layernorm.hpp: row-wise layer normalisation with its gradient.
+// layernorm.hpp: row-wise layer normalization with its gradient.
 //   y = gamma * xhat + beta,  xhat = (x - mean) * rstd      x, y (N, C)   gamma, beta (C)   mean, rstd (N)
 //   dx += rstd * (g - mean of g - xhat * mean of (g * xhat)),  g = gamma * dy      means over the row
 //   dgamma += sum over n of dy * xhat                       dbeta += sum over n of dy
-// Backward adds into all three: dx already holds the residual stream's gradient. The workspace has
+// Backward adds into all three: dx already has the residual stream's gradient. The workspace has
 // row_reduction_workspace(C) floats. Sums are in float. Runs on `space`; returns without fencing.
 // Ba, Kiros, Hinton 2016, arXiv:1607.06450.
 #pragma once

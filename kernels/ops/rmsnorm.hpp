@@ -4,20 +4,16 @@
 //   y = gamma * x * rstd,  rstd = 1 / sqrt(mean of x^2 + eps)
 //   x, y (N, C), gamma (C); of heads: means over the D channels of a head, gamma (D)
 //   dx = rstd * (g - xhat * mean of (g * xhat)),  g = gamma * dy,  xhat = x * rstd
-// Runs on `space` and returns without fencing.      arXiv:1910.07467; of heads: arXiv:2302.05442.
+//   dgamma += sum over n of dy * xhat
+// The backward of rows adds into dx, which already has the residual stream's gradient, and into dgamma. The workspace
+// has row_reduction_workspace(C) floats, or (D) for heads. Sums are in float, without atomics. Runs on `space` and
+// returns without fencing.      Zhang, Sennrich 2019, arXiv:1910.07467; of heads: Dehghani et al. 2023,
+// arXiv:2302.05442.
 #pragma once
 #include "kernels/launch/inputs.hpp"
 #include "kernels/launch/row_blocks.hpp"
 
 namespace kozero::kernels {
-
-// Row-wise root-mean-square normalisation with its gradient.
-//   y = gamma * x * rstd,  rstd = 1 / sqrt(mean of x^2 + eps)      x, y (N, C)   gamma (C)   rstd (N)
-//   dx += rstd * (g - xhat * mean of (g * xhat)),  g = gamma * dy,  xhat = x * rstd      means over the row
-//   dgamma += sum over n of dy * xhat
-// Backward adds into both: dx already holds the residual stream's gradient. The workspace has
-// row_reduction_workspace(C) floats. Sums are in float. Runs on `space`; returns without fencing.      Zhang, Sennrich
-// 2019, arXiv:1910.07467.
 
 template <class Space, class T>
 static void rmsnorm_forward(const Space& space, Matrix<T> y, Vector<float> rstd, MatrixIn<T> x, VectorIn<T> gamma,
@@ -76,16 +72,10 @@ static void rmsnorm_backward(const Space& space, Matrix<T> dx, Vector<float> dga
       KOKKOS_LAMBDA(std::int64_t n, float v, float upper) { return RowTerms<1>{upper * (v * rstd(n))}; }, workspace);
 }
 
-// RMSNorm of every query and key head over its own channels, with its gradient.
-//   y = gamma * x * rstd,  rstd = 1 / sqrt(mean of x^2 + eps)      means over the D channels of a head
-//   dx = rstd * (g - xhat * mean of (g * xhat)),  g = gamma * dy,  xhat = x * rstd
-//   dgamma += sum over rows and heads of dy * xhat
-// x, y (N, (H + 2 KV) D), a row = H query heads | KV key heads | KV value heads; gamma (D), one for the queries and one
-// for the keys; rstd (N, H + KV). Forward copies the value heads; backward leaves them unchanged and overwrites dy with
-// dx. The workspace has row_reduction_workspace(D) floats. Sums are in float, without atomics. Runs on `space`;
-// returns without fencing.      Zhang, Sennrich 2019, arXiv:1910.07467; on heads: Dehghani et al. 2023,
-// arXiv:2302.05442.
-
+/// RMSNorm of every query and key head over its own D channels:
+///   x, y (N, (H + 2 KV) D)   rstd (N, H + KV)   gamma (D), one for the queries and one for the keys
+///   a row of x = H query heads | KV key heads | KV value heads      dgamma += sum over rows and heads of dy * xhat
+/// Forward copies the value heads; backward leaves them unchanged and overwrites dy with dx.
 struct QkHeads {
   std::int64_t query = 0;  ///< H
   std::int64_t key = 0;    ///< KV, and as many value heads

@@ -1,9 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // rope.hpp: rotary position embedding of query and key heads, in place, its gradient, and its frequencies.
-//   (a, b) -> (a cos - b sin, b cos + a sin),  a = head(i), b = head(i + D/2), angle = t f(i)
+//   (a, b) -> (a cos - b sin, b cos + a sin),  a = head(i), b = head(i + D/2), angle(t, i) = t f(i),  i < D/2
 //   f(i) = theta^(-2i/D)
-// Llama 3's stretching lowers the low frequencies. Runs on `space` and returns without fencing.
+// The row of qkv (N, heads * D) is q heads | k heads | v heads; the first `heads_to_rotate` heads turn. Row n has
+// position n mod T, T the rows of the tables (T, D/2); rope_forward_at is given the positions. Backward turns the
+// gradient back by the same angle. Hugging Face's pairing of halves. Runs on `space` and returns without fencing.
 // Su et al. 2021, arXiv:2104.09864.
 #pragma once
 #include <cstdint>
@@ -16,13 +18,12 @@
 
 namespace kozero::kernels {
 
-// How fast each pair of channels turns, and Llama 3's stretching of the slow ones.
-//   f(i) = theta^(-2i/D)       turns(i) = original_seq f(i) / 2 pi, in the window that the model was first trained on
-//   f'(i) = s f(i) + (1 - s) f(i) / factor,    s = (turns(i) - low) / (high - low) held in [0, 1]
-// A pair that turns more than `high` times is unchanged; a pair that turns less than `low` times is slowed by `factor`.
-// Factor 1 gives exactly f. Needs low < high. The stretching is that of Llama 3.1's reference model, which transformers
-// calls rope_type "llama3".      Su et al. 2021, arXiv:2104.09864
-
+/// The frequency of each pair of channels, with Llama 3's scaling of the low frequencies.
+///   f(i) = theta^(-2i/D)       turns(i) = original_seq f(i) / 2 pi, in the window that the model was first trained on
+///   f'(i) = s f(i) + (1 - s) f(i) / factor,    s = (turns(i) - low) / (high - low) clamped to [0, 1]
+/// A pair that turns more than `high` times is unchanged; a pair that turns less than `low` times is slowed by
+/// `factor`. Factor 1 gives exactly f. Requires low < high. The scaling of Llama 3.1's reference model; rope_type
+/// "llama3" in transformers.
 struct RopeFrequencies {
   double theta = 10000.0;
   double factor = 1.0;
@@ -30,7 +31,7 @@ struct RopeFrequencies {
   double high_freq_factor = 4.0;
   double original_seq = 8192.0;
 
-  /// Radians a position of pair i of D/2 = `half`.
+  /// Radians per position of pair i of D/2 = `half`.
   [[nodiscard]] KOKKOS_INLINE_FUNCTION double operator()(std::int64_t i, std::int64_t half) const {
     const double plain = Kokkos::pow(theta, -static_cast<double>(i) / static_cast<double>(half));
     const double turns = original_seq * plain / (2.0 * Kokkos::numbers::pi);
@@ -39,13 +40,6 @@ struct RopeFrequencies {
     return plain * (1.0 - slowed * (1.0 - 1.0 / factor));
   }
 };
-
-// Rotary position embedding of query and key heads, in place, and its gradient.
-//   (a, b) -> (a cos - b sin, b cos + a sin),  a = head(i), b = head(i + D/2), angle(t, i) = t frequency(i),  i < D/2
-// The row of qkv (N, heads * D) is q heads | k heads | v heads; the first `heads_to_rotate` heads turn. Row n has
-// position n mod T, T the rows of the tables (T, D/2); rope_forward_at is given the positions. Backward turns the
-// gradient back by the same angle. Hugging Face's pairing of halves. Returns without fencing.
-// Su et al. 2021, arXiv:2104.09864.
 
 /// Fills the tables (T, D/2); angles are in double.
 template <class Space>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // sgd.hpp: one step of stochastic gradient descent with momentum, in one pass.
 //   g = gradient_scale * gradient + weight_decay * master;  buffer = momentum * buffer + g;  master -= lr * buffer
-// `runs` (update_elements.hpp) says which elements have weight decay.
+// `runs` (update_elements.hpp) are the elements with and without weight decay.
 // PyTorch's SGD (dampening 0, no Nesterov): a buffer of zeros gives its first step. All arrays have one extent;
 // `stored` gets the new weights if the network reads 16 bits. Elementwise: the bits do not depend on how an array is
 // cut, since multiply_add leaves no contraction to the compiler. Returns without fencing.

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// bench.cpp: the function of each benchmark's name. Their descriptions are rows of src/program/command.cpp.
+// bench.cpp: the table of benchmarks by name. Their descriptions are rows of src/program/command.cpp.
 #include <iostream>
 #include <map>
 

@@ -3,7 +3,7 @@
 // bench.hpp: the benchmarks of the program kozero-bench, which `kozero bench NAME` starts, and the arguments of those
 // with a deck.
 //   DECK [section.key=value ...] [--runs N] [--json]
-// Each benchmark is a function that measures beside a plain reference in the same run.
+// Each benchmark measures a plain reference in the same run.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -19,19 +19,19 @@ using program::DeckArguments;
 using program::JsonOutput;
 using program::OptionParser;
 
-inline constexpr std::int64_t kFirstSteps = 2;  ///< of a run: not measured, what is made once is made in them
+inline constexpr std::int64_t kFirstSteps = 2;  ///< of a run: not measured, since they create what is created once
 
 /// Runs "NAME ARGUMENT..." or "bench NAME ARGUMENT...". Throws Error(deck) with the nearest name for an unknown one.
 void run(const distributed::Environment& environment, const Arguments& arguments);
 
-/// Saving a checkpoint beside plain writing of as many bytes, its stall beside a plain copy of them.
+/// The time to save a checkpoint, beside a plain write, and its stall, beside a plain copy of as many bytes.
 void bench_checkpoint(const distributed::Environment& environment, const Arguments& arguments);
 
-/// Every kernel of a step at a deck's shapes: time, operations or bytes a second,
-/// share of the best product or of a stream.
+/// Every kernel of a step at a deck's shapes: time, operations or bytes per second, share of the best product or
+/// stream.
 void bench_kernels(const distributed::Environment& environment, const Arguments& arguments);
 
-/// Training steps of a deck: time by kernel as they run, and the share of it in which none does.
+/// Training steps of a deck: time by kernel, and the share of time in which no kernel runs.
 void bench_step(const distributed::Environment& environment, const Arguments& arguments);
 
 /// Training steps of a deck under each ZeRO stage: time, memory, bytes, communication, and whether all bits are equal.
@@ -43,14 +43,13 @@ void bench_tune(const distributed::Environment& environment, const Arguments& ar
 /// Reduce-scatter and all-gather of each back end beside MPI's own collectives.
 void bench_collectives(const distributed::Environment& environment, const Arguments& arguments);
 
-// "DECK [section.key=value ...] [--runs N] [--json]": what a bench of a deck is told.
-
+/// "DECK [section.key=value ...] [--runs N] [--json]".
 struct BenchArguments {
   DeckArguments deck;
   int runs = 0;
   JsonOutput json;
 
-  /// Of `kozero bench <name>`; `usual_runs` where --runs is not given. Throws as parse() does.
+  /// Arguments of `kozero bench <name>`. `usual_runs`: the default of --runs. Throws like parse().
   BenchArguments(const std::string& name, int usual_runs, const Arguments& arguments) : runs(usual_runs) {
     OptionParser parser("bench " + name);
     deck.add_to(parser);

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// bench_checkpoint.cpp: the state of a deck's model is saved, and as many bytes written and copied plainly, in turn.
+// bench_checkpoint.cpp: saves the state of a deck's model, and writes and copies as many bytes plainly, in turn.
 //   write  one process writes them to one file, 8 MiB a call, and syncs it    save   a synchronous one, all hashes made
 //   copy   every rank copies its share from memory to memory, on its threads  stall  of an asynchronous save
-// All bytes are noise, since some disks write zeros faster. Saving and plain writing take turns in going first. Seconds
-// are those of the slowest rank; each run gives two ratios, and the medians of the ratios are what is said.
+// All bytes are noise, since some disks write zeros faster. Saving and plain writing alternate in going first. Seconds
+// are those of the slowest rank. Each run gives two ratios; the medians of the ratios are printed.
 #include <fmt/format.h>
 #include <algorithm>
 #include <chrono>
@@ -35,7 +35,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Seconds of `work` on the slowest rank, all of them having begun together.
+/// Seconds of `work` on the slowest rank; all ranks begin together.
 template <class Work>
 double slowest(distributed::Communicator& comm, const Work& work) {
   comm.barrier();
@@ -46,7 +46,7 @@ double slowest(distributed::Communicator& comm, const Work& work) {
   return *std::max_element(all.begin(), all.end());
 }
 
-/// Values that no disk can make smaller.
+/// Fills with values that no disk can compress.
 void fill_with_noise(const Vector<float>& values) {
   Kokkos::parallel_for(
       "kozero::bench::noise",

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// bench_collectives.cpp: what gradients and weights cost to move: reduce-scatter and all-gather of f32 on each back end
-// that these ranks can use, beside MPI's own reduce_scatter_block and allgather. Each round runs all of them; medians
-// of the slowest rank's seconds are printed. Slices are gathered in place, as updated weights are; bf16 weights travel
-// as bytes, half as many. Each back end has arrays of its own:
-// none finds them in the caches because another has just read them.
+// bench_collectives.cpp: the time of reduce-scatter and all-gather of f32 on each back end that these ranks can use,
+// beside MPI's own reduce_scatter_block and allgather. Each round runs all of them; medians of the slowest rank's
+// seconds are printed. Shards are gathered in place, like updated weights; bf16 weights are sent as bytes, half as
+// many. Each back end has its own arrays, so that none of them is in the caches because another back end has just read
+// it.
 //   bus bandwidth = S / t * (n - 1) / n        S bytes of the full array, n ranks (the definition of nccl-tests)
 #include <fmt/format.h>
 #include <algorithm>
@@ -48,7 +48,7 @@ struct BackEnd {
   bool exact = false;
 };
 
-/// Those of this build.
+/// The back ends of this build.
 std::vector<BackEnd> back_ends() {
   std::vector<BackEnd> rows = {{"mpi", "pairwise messages, added in rank order"},
                                {"mpi", "over nodes, added in rank order", true},
@@ -104,7 +104,7 @@ class CollectivesBench {
     std::vector<Row> rows;
     for (const auto& one : contenders_) rows.push_back({mib, one.comm->name(), one.algorithm, {}, {}});
     const Partition partition = partition_of(mib);
-    for (int round = 0; round <= rounds; ++round) {  // the first makes what is made once, and is not counted
+    for (int round = 0; round <= rounds; ++round) {  // the first makes what is made once; not counted
       for (std::size_t i = 0; i < contenders_.size(); ++i) {
         const auto& [algorithm, comm, shares, full, shard] = contenders_[i];
         const double reduce = slowest([&] { comm->reduce_scatter(full.data(), shard.data(), partition); });
@@ -119,7 +119,7 @@ class CollectivesBench {
   }
 
  private:
-  /// Equal shards of about `mib` MiB in all.
+  /// Equal shards, about `mib` MiB in total.
   [[nodiscard]] Partition partition_of(double mib) const {
     const std::int64_t multiple = 64 * control_->size();
     const auto elements = static_cast<std::int64_t>(mib * (1 << 20) / sizeof(float));
@@ -146,7 +146,7 @@ double mib_of(std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20
 
 double bus_bandwidth(double mib, double seconds, int ranks) { return mib * (1 << 20) / seconds * (ranks - 1) / ranks; }
 
-/// The rows of one size; the first is MPI's own, which the last column compares with.
+/// Prints the rows of one size. The first is MPI's own, the reference of the last column.
 void print(const std::vector<Row>& rows, int ranks) {
   for (const auto& row : rows) {
     const double reduce = median(row.reduce_s);

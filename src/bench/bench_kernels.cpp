@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// bench_kernels.cpp: the time of every kernel of a training step at a deck's shapes, beside what the machine can give.
+// bench_kernels.cpp: the time of every kernel of a training step at a deck's shapes, beside the machine's peak.
 // Each round calls every kernel once, after two probes, of memory and of products in the first-level caches; medians
-// over the rounds are printed. A product's share is of its probe's rate; without a probe, of the fastest
-// product's. The share of a kernel that moves bytes is of plain loops over equally many bytes, of which equally many
-// are read, overwritten and updated in place, timed after it in each round. The probe of memory would be a wrong
-// measure: a processor reads what it overwrites, which is not counted, and of small arrays writes stay in a cache. "of
-// library" is a product's rate over that of kernels/matmul/host/matmul_host.hpp, which computes it too in each round.
-// kernel_case.hpp says which operations and bytes count; operands come from memory, not from a cache (kernel_case.hpp).
+// over the rounds are printed. A product's share is of its probe's rate; without a probe, of the fastest product's
+// rate. A memory-bound kernel's share is of plain loops that read, overwrite and update in place equally many bytes,
+// timed after it in each round. The memory probe would be a wrong reference: a processor reads the lines that it
+// overwrites, which is not counted, and writes to small arrays stay in a cache. "of library" is a product's rate over
+// that of kernels/matmul/host/matmul_host.hpp, which computes the same product in each round. kernel_case.hpp defines
+// the counted operations and bytes, and provides operands that are in no cache.
 #include <fmt/format.h>
 #include <algorithm>
 #include <chrono>
@@ -37,11 +37,11 @@ namespace {
 struct TimedKernel {
   KernelCase kernel;
   std::vector<double> seconds;
-  std::vector<double> library_seconds;  ///< the library's, where our own kernel is timed
+  std::vector<double> library_seconds;  ///< the library's time, if our own kernel is timed
   std::vector<double> plain_seconds;    ///< of plain loops over as many bytes
 
   [[nodiscard]] bool multiplies() const { return kernel.measure == KernelCase::Measure::operations; }
-  /// Operations or bytes a second.
+  /// Operations or bytes per second.
   [[nodiscard]] double rate() const { return kernel.work / median(seconds); }
   /// The library's time over this kernel's.
   [[nodiscard]] double of_library() const { return median(library_seconds) / median(seconds); }
@@ -77,8 +77,8 @@ void time_once(TimedKernel& timed, OperandRings& rings, bool beside_library) {
   kernels::choose_products(kernels::Products::fastest);
 }
 
-/// The kernels of `shapes`, the probes first. A round before the first makes what a kernel makes once, and is not
-/// counted.
+/// Times the kernels of `shapes`, the probes first. An uncounted round comes before, in which kernels do what they do
+/// once.
 template <class Scalar>
 std::vector<TimedKernel> timed_kernels(const KernelShapes& shapes, int rounds) {
   MemoryLedger ledger;
@@ -103,8 +103,8 @@ std::vector<TimedKernel> timed_kernels(const KernelShapes& shapes, int rounds) {
   return kernels;
 }
 
-/// Operations a second of the product probe or the fastest product, which shares of products are of; the stream
-/// probe's bytes a second.
+/// The references for shares: operations per second of the product probe or the fastest product, and the stream probe's
+/// bytes per second.
 struct Best {
   double product = 0.0;
   std::string product_of;

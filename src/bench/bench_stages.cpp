@@ -3,9 +3,9 @@
 // bench_stages.cpp: training steps of a deck under each ZeRO stage: time, memory, bytes and communication in one table,
 // and whether all bits are equal.
 //   exposed = waiting + moving      seconds per step in calls of collectives, which nothing hides; mean over ranks
-// The stages take turns, so that a machine that slows down slows all of them. Each turn makes the engine anew: the
-// stages are never in memory together. The peak memory of a process would be that of its largest stage so far, so the
-// table has the ledger's total: an engine takes all large arrays before its first step and returns none.
+// The stages take turns, so that a machine that slows down slows all of them. Each turn makes a new engine, so that
+// only one stage is in memory. The peak memory of a process would be that of its largest stage so far, so the table has
+// the ledger's total: an engine allocates all large arrays before its first step and frees none.
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
@@ -33,7 +33,7 @@ using run::Session;
 using run::Trace;
 using run::UnsavedRun;
 
-/// Of the measured steps of a turn, on one rank.
+/// Seconds of the measured steps of a turn, on one rank.
 struct Cost {
   double exposed_s = 0.0;
   double waited_s = 0.0;  ///< part of exposed_s
@@ -44,17 +44,17 @@ struct Cost {
 };
 
 struct Turn {
-  Trace trace;  ///< of all steps; hashes of weights and moments after the last one alone
+  Trace trace;  ///< of all steps; hashes only after the last step
   std::vector<double> step_s;
-  std::int64_t tokens = 0;  ///< of a step
+  std::int64_t tokens = 0;  ///< per step
   std::vector<Cost> costs;  ///< by rank
 };
 
 /// The turns of one stage.
 struct Row {
   int stage = 0;
-  std::string skipped;  ///< why it was not measured; "": it was
-  std::string differs;  ///< from the first turn; "": every bit is equal
+  std::string skipped;  ///< why the stage was not measured; "": it was measured
+  std::string differs;  ///< the difference from the first turn; "": all bits are equal
   std::vector<double> step_s, exposed_s, waited_s;
   bool tells_waiting = true;
   std::int64_t tokens = 0, bytes_sent = 0, memory = 0, disk = 0;  ///< bytes: of the rank that has most
@@ -94,7 +94,7 @@ Cost cost_of(UnsavedRun& run) {
   return cost;
 }
 
-/// Makes the engine, trains it for kFirstSteps and `steps` steps, of which the latter are measured. Collective.
+/// Makes the engine, and trains it for kFirstSteps steps and `steps` measured steps. Collective.
 Turn turn_of(Session& session, const io::Deck& deck, const data::DataSet& data, std::int64_t steps) {
   using Clock = std::chrono::steady_clock;
   UnsavedRun run(session, deck, data);
@@ -158,10 +158,10 @@ class StagesBench {
   std::array<Row, 4> rows_;
 };
 
-/// Whether seconds in a collective's calls are exposed: NCCL's calls return before the bytes have moved.
+/// Whether seconds in a collective's calls are exposed; NCCL's calls return before the bytes have moved.
 bool tells_exposed(const std::string& backend) { return backend != "nccl"; }
 
-/// The row's median of such seconds, nothing if they are not known.
+/// The median of these seconds; nullopt if they are not known.
 std::optional<double> known(const std::vector<double>& seconds, bool is_known) {
   return is_known ? std::optional(median(seconds)) : std::nullopt;
 }

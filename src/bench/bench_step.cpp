@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// bench_step.cpp: the profile, and the benchmark that prints each kernel's share of a deck's training steps.
+// bench_step.cpp: the profile of a deck's training steps: each kernel's share, and the time in which no kernel runs.
+// The time without kernels is communication that nothing hides, reading of data, and on a GPU a host that is late. The
+// host waits for the GPU once per step, for as long as it was ahead.
 #include <fmt/format.h>
 #include <algorithm>
 #include <chrono>
@@ -25,7 +27,7 @@ using run::open_data_of;
 using run::Session;
 using run::UnsavedRun;
 
-/// Which kernels run, how long, and how long none runs. Kokkos calls back around each kernel, copy, region and wait.
+/// The seconds of each kernel, and of no kernel. Kokkos calls back around each kernel, copy, region and wait.
 /// The profile sets time stamps on the kernels' stream and adds no wait, so it measures the step as it normally runs.
 class KernelProfile {
  public:
@@ -45,14 +47,14 @@ class KernelProfile {
     [[nodiscard]] double idle_share() const { return 1.0 - in_kernels / span; }
   };
 
-  /// Before Kokkos is up, or it puts a wait around each kernel. One at a time.
+  /// Construct before Kokkos is initialized; otherwise Kokkos waits around each kernel. At most one exists at a time.
   KernelProfile();
   ~KernelProfile();
   KernelProfile(const KernelProfile&) = delete;
   KernelProfile& operator=(const KernelProfile&) = delete;
 
   void start();
-  /// Waits for the device. There was a kernel since start().
+  /// Waits for the device. At least one kernel must have run since start().
   [[nodiscard]] Result stop();
 
  private:
@@ -76,12 +78,12 @@ class KernelProfile {
   std::int64_t allocations_ = 0;
 };
 
-/// Kokkos' callbacks know no object.
+/// Kokkos' callbacks have no argument for an object.
 KernelProfile* current = nullptr;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-/// "Kokkos::deep_copy [a=b]" and its kind lose what is in brackets.
+/// The name without text in brackets: "Kokkos::deep_copy" for "Kokkos::deep_copy [a=b]".
 std::string short_name(const char* name) {
   const std::string whole = name;
   return whole.substr(0, whole.find(" ["));
@@ -112,7 +114,7 @@ struct KernelProfile::Calls {
 
   static void allocate(Kokkos_Profiling_SpaceHandle /*space*/, const char* /*name*/, const void* /*memory*/,
                        std::uint64_t bytes) {
-    if (current->recording_ && bytes > 0) ++current->allocations_;  // teams take scratch of 0 bytes
+    if (current->recording_ && bytes > 0) ++current->allocations_;  // teams allocate scratch of 0 bytes
   }
 
   static void set(bool on) {
@@ -187,15 +189,10 @@ std::size_t KernelProfile::index_of(const std::string& name) {
   return static_cast<std::size_t>(std::find(names_.begin(), names_.end(), name) - names_.begin());
 }
 
-// Where the time of a deck's training steps goes, while they run as they always do: each kernel's
-// share, and how long none runs. What kernels leave idle is communication that nothing hides,
-// reading of data, and on a GPU a host that is late: it waits for the GPU, once a step, as long as
-// it was ahead.
-
 struct Measured {
   KernelProfile::Result profile;
   std::array<distributed::CollectiveCount, 2> collectives;
-  std::int64_t tokens = 0;  ///< of a step
+  std::int64_t tokens = 0;  ///< per step
   double steps = 0.0;
 
   [[nodiscard]] double milliseconds(double seconds) const { return 1e3 * seconds / steps; }
@@ -215,7 +212,7 @@ Measured measure(UnsavedRun& run, KernelProfile& profile, std::int64_t steps) {
   return measured;
 }
 
-/// Seconds in its calls without those that the rank waited.
+/// Seconds in the collective's calls, without the rank's waits.
 std::optional<double> moving(const distributed::CollectiveCount& count) {
   return count.waited ? std::optional(count.seconds - *count.waited) : std::nullopt;
 }

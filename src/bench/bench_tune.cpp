@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_tune.cpp: the fastest algorithm for each kind of matrix product of a deck's step, as a file for run.tuning.
 // In one training step the first product of each kind times all its algorithms (kernels/matmul/product_tuning.hpp).
-// What rank 0 found is the file; all ranks then take further steps by the rule and by the file in turn, which says what
-// it is worth. Evaluation and generation have kinds of their own, which stay with the rule.
+// Rank 0 writes the file with its results. All ranks then run further steps with the default rule and with the file in
+// turn, to measure the gain. Evaluation and generation have other kinds of products, which keep the rule.
 #include <fmt/format.h>
 #include <chrono>
 #include <iostream>
@@ -33,7 +33,7 @@ io::Deck read_untuned(const DeckArguments& arguments, distributed::Communicator&
   return deck;
 }
 
-/// The kinds of the first step's products.
+/// The fastest algorithms for the products of the first step.
 std::vector<kernels::TunedProduct> tuned_in(UnsavedRun& run, int rounds) {
   kernels::begin_product_tuning(rounds);
   run.step(1);
@@ -44,7 +44,7 @@ std::vector<kernels::TunedProduct> tuned_in(UnsavedRun& run, int rounds) {
               Error::Seen::by_all_ranks);
 }
 
-/// Rank 0's, as a tuning file's text.
+/// Rank 0's results, as a tuning file's text.
 std::string agreed_file(const std::vector<kernels::TunedProduct>& products, distributed::Communicator& comm) {
   io::TuningFile tuning = train::tuning_of_this_device();
   for (const auto& product : products) tuning.products[product.kind] = product.algorithms[product.kept];
@@ -59,7 +59,7 @@ double seconds_of_step(UnsavedRun& run, std::int64_t step, const kernels::Produc
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// Medians of whole steps, in turn.
+/// Medians of the seconds of whole steps, run in turn.
 struct StepSeconds {
   double by_rule, tuned;
 };

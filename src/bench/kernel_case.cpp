@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// kernel_case.cpp: the rings of inputs and outputs.
+// kernel_case.cpp: the rings of memory from which calls take uncached operands, and derived sizes of a network.
 #include <algorithm>
 
 #include <kozero/core/error.hpp>
@@ -16,7 +16,7 @@ constexpr std::int64_t kSkew = 5 * kOperandAlignment;  // no two operands of a c
 
 std::int64_t ring_bytes(std::int64_t call_bytes) { return std::max(kSmallest, 2 * call_bytes); }
 
-/// Noise whose halves are noise in [0, 1) too, read as bf16, and in [0, 2) as fp16.
+/// Fills with noise in [0, 1). Its 16-bit halves are noise in [0, 1) as bf16, and in [0, 2) as fp16.
 void fill_with_noise(const Vector<float>& values) {
   Kokkos::parallel_for(
       "kozero::bench::operands",

@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// kernel_products.cpp: the kernels whose time is that of multiplying: products at every shape of the network, and
-// attention.
+// kernel_products.cpp: the compute-bound kernels: matrix products at every shape of the network, and attention.
 #include <fmt/format.h>
 #include <algorithm>
 
@@ -38,16 +37,16 @@ std::int64_t KernelShapes::largest_call_bytes() const {
 
 namespace {
 
-/// y (M, N) = x (M, K) W, with W stored as (K, N), or as (N, K) where `outputs_first`.
+/// y (M, N) = x (M, K) W, with W stored as (K, N), or as (N, K) if `outputs_first`.
 struct Layer {
   std::string name;
   std::int64_t rows, inputs, outputs;
   bool outputs_first;
   std::int64_t calls;
-  bool adds;                                    ///< W's gradient is added to, as after the first micro-step
-  bool biased = false;                          ///< W's gradient comes with that of a bias
-  bool into_gelu = false, out_of_gelu = false;  ///< y, or x, is what a GELU takes, or gives
-  bool onto_residual = false;                   ///< y is added to the residual stream, in the same call
+  bool adds;                                    ///< adds to W's gradient, as after the first micro-step
+  bool biased = false;                          ///< computes a bias's gradient with W's
+  bool into_gelu = false, out_of_gelu = false;  ///< y is a GELU's input; x is a GELU's output
+  bool onto_residual = false;                   ///< adds y to the residual stream in the same call
 };
 
 template <class Scalar>
@@ -160,7 +159,7 @@ KernelCase product_probe() {
 template <class Scalar>
 void add_product_cases(std::vector<KernelCase>& cases, const KernelShapes& shapes, OperandRings& rings) {
   const model::Config& model = shapes.model;
-  const bool outputs_first = model.rotary;  // as Llama's weights are published; GPT-2's have the inputs first
+  const bool outputs_first = model.rotary;  // Llama's published orientation; GPT-2's has the inputs first
   const bool gelu = !shapes.gated();
   const bool biased = !model.rotary;
   const bool residual = model.dropout == 0.0F;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// kernel_streams.cpp: the kernels whose time is that of moving bytes, and the probe that says what memory can give.
+// kernel_streams.cpp: the memory-bound kernels, plain loops over as many bytes, and the probe of memory bandwidth.
 #include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
@@ -71,20 +71,20 @@ struct Operands {
   }
 };
 
-/// What a call does with each element, in bytes. An array that is updated in place is read and written.
+/// Bytes per element that a call reads, writes, or updates in place.
 struct Mix {
   std::int64_t read = 0, written = 0, updated = 0;
 
   [[nodiscard]] std::int64_t bytes() const { return read + written + 2 * updated; }
 };
 
-/// Arrays of equally many words that a loop walks over side by side, a chunk of each in turn.
+/// Arrays of equally many words. A loop passes over all arrays side by side, one chunk of each in turn.
 template <class T>
 struct Strips {
   T* first = nullptr;
   std::int64_t count = 0, extent = 0, chunk = 0;
 
-  /// As many arrays as a kernel has whose elements have `bytes` bytes in all of them.
+  /// As many arrays as a kernel with `bytes` bytes per element has.
   Strips(OperandRing& ring, std::int64_t bytes, std::int64_t elements)
       : count((bytes + kFloat - 1) / kFloat), extent(count > 0 ? bytes * elements / kFloat / count : 0) {
     if (count > 0) first = ring.take<T>(count * extent).data();
@@ -99,11 +99,11 @@ struct Strips {
   }
 };
 
-/// Loops that read, overwrite and update as many words of as many arrays as a kernel, and compute nothing. What they
-/// write are halves of 0.5 and more, since subnormal numbers would slow the kernels that read them.
+/// Loops that read, overwrite and update as many words of as many arrays as a kernel, and compute nothing. They write
+/// 16-bit values >= 0.5, since subnormal numbers would slow the kernels that read them.
 struct PlainLoops {
   static constexpr std::uint32_t kHalf = 0x3F003F00U;
-  static constexpr std::int64_t kChunk = 64;  // words: a processor has those of all arrays under way at once
+  static constexpr std::int64_t kChunk = 64;  // words: a processor loads those of all arrays at once
   static constexpr std::int64_t kChunksOfPart = kernels::kElementBlock / kChunk;
   Strips<const std::uint32_t> read;
   Strips<std::uint32_t> written, updated;
@@ -122,7 +122,7 @@ struct PlainLoops {
 
   [[nodiscard]] KOKKOS_FUNCTION static std::uint32_t halved(std::uint32_t word) { return (word & 0x007F007FU) | kHalf; }
 
-  /// On a host, for part `part` of the strips. A template: nvcc warns of other host functions that it does not call.
+  /// On a host, for part `part` of the strips. A template, since nvcc warns of unused host functions.
   template <class Sum>
   void run_part(std::int64_t part, Sum& sum) const {
     Sum local = 0;
@@ -141,7 +141,7 @@ struct PlainLoops {
     sum += local;
   }
 
-  /// On a GPU, where the threads of a warp take neighbouring words.
+  /// On a GPU: the threads of a warp process neighboring words.
   KOKKOS_FUNCTION void run_words(std::int64_t thread, std::uint32_t& sum) const {
     for (std::int64_t i = thread; i < read.count * read.extent; i += chunks) sum += read.first[i];
     for (std::int64_t i = thread; i < written.count * written.extent; i += chunks) written.first[i] = kHalf;
@@ -173,7 +173,7 @@ class Streams {
     std::int64_t rows, columns, calls;
   };
 
-  /// `body` takes the Operands of a call. Elements: rows * columns.
+  /// `body` gets the Operands of a call. Elements: rows * columns.
   template <class Body>
   void add(const std::string& name, const Extent& extent, const Mix& mix, const Body& body) {
     const Operands operands{&rings_, extent.rows, extent.columns};
@@ -233,7 +233,7 @@ void add_norm(Streams& streams, const KernelShapes& shapes) {
               });
 }
 
-/// A GELU is timed with the products beside it: kernel_products.cpp.
+/// A GELU is timed with its matrix products in kernel_products.cpp.
 template <class Scalar>
 void add_activation(Streams& streams, const KernelShapes& shapes) {
   if (!shapes.gated()) return;
@@ -308,7 +308,7 @@ void add_loss(Streams& streams, const KernelShapes& shapes) {
   });
 }
 
-/// What a step does with weights and gradients, in portions of a block's.
+/// A step's work on weights and gradients, in portions of one block.
 template <class Scalar>
 void add_update(Streams& streams, const KernelShapes& shapes) {
   const model::Config& model = shapes.model;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// main.cpp: the program kozero-bench, which `kozero bench NAME ARGUMENT...` starts with its own arguments.
+// main.cpp: the program kozero-bench, which `kozero bench NAME ARGUMENT...` starts with the same arguments.
 #include <kozero/core/error.hpp>
 #include <kozero/distributed/environment.hpp>
 #include <kozero/program/program.hpp>

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// bench.cpp: the command `bench`, which runs only if the program with the benchmarks, kozero-bench, did not start.
 #include <unistd.h>
 #include <cerrno>
 #include <cstring>
@@ -16,7 +17,7 @@ constexpr bool kOnHost = std::is_same_v<Device, Host>;
 
 }  // namespace
 
-/// kozero-bench, which has the benchmarks, did not start (hand_over). Throws Error(deck).
+/// Throws Error(deck): hand_over() could not start kozero-bench.
 void bench(const distributed::Environment& /*environment*/, const Arguments& /*arguments*/) {
   const std::filesystem::path path = program::bench_program();
   throw Error(Failure::deck,

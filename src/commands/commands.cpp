@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// commands.cpp: the function of each command's name, and help. Their descriptions are rows of src/program/command.cpp.
+// commands.cpp: the function of each command, and the help. Descriptions of commands are in src/program/command.cpp.
 #include <fmt/format.h>
 #include <iostream>
 #include <map>

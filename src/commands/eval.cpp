@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// eval.cpp: the command `eval`: the loss of trained weights on text or tokens.
 #include <fmt/format.h>
 #include <cmath>
 #include <iostream>
@@ -28,7 +29,7 @@ using run::WeightsSource;
 
 namespace {
 
-/// What eval reads of a deck, besides the model's shape; it computes in f32, whatever precision trained the weights.
+/// The keys that eval reads, besides the model's shape. It computes in f32, whatever precision trained the weights.
 const std::vector<std::string> kApplied = {
     "data.text",  "data.source",  "data.tokens",         "data.tokenizer",    "data.cache",
     "comm.",      "zero.stage",   "zero.prefetch_units", "train.micro_batch", "run.threads",
@@ -40,8 +41,8 @@ bool gives_data(const DeckArguments& named) {
 
 [[noreturn]] void refuse(const std::string& text) { throw Error(Failure::deck, text, Error::Seen::by_all_ranks); }
 
-/// Text is read with the weights' own tokenizer: one learned anew from text that has changed would name other ids. Text
-/// given here is read whole: nothing of it is kept for training.
+/// The deck of the evaluation. Text is read with the weights' own tokenizer, since one learned from changed text would
+/// give other ids. Text given on the command line is evaluated whole, with no part for training.
 io::Deck evaluated_deck(TrainedModel& trained, const DeckArguments& named) {
   const WeightsSource& source = trained.source();
   io::Deck deck = trained.deck();
@@ -62,7 +63,7 @@ io::Deck evaluated_deck(TrainedModel& trained, const DeckArguments& named) {
   return deck;
 }
 
-/// A note that end-of-text tokens count in the loss; "" where the text has none.
+/// A note that end-of-text tokens count in the loss; "" if the text has none.
 std::string remark_on(const data::DataSet& data, const io::Deck& deck) {
   const Token separator = data.tokenizer == nullptr || !deck.data.has_text() ? -1 : data.tokenizer->end_of_text();
   if (separator < 0) return "";

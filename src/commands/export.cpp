@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// export.cpp: the command `export`: trained weights as a Hugging Face folder or as one HDF5 weights file.
 #include <fmt/format.h>
 #include <iostream>
 

@@ -37,28 +37,28 @@ using run::TrainedModel;
 
 namespace {
 
-/// Where the prompts come from: at most one of these is given.
+/// The source of the prompts; at most one member is set.
 struct PromptSource {
   std::optional<std::string> text;        ///< "-": standard input
   std::optional<std::string> file;        ///< one prompt
-  std::optional<std::string> lines_file;  ///< a prompt a line
+  std::optional<std::string> lines_file;  ///< one prompt per line
 
-  /// Without the newline at the end; of lines_file the lines that are not empty. Collective: rank 0 reads. Throws
-  /// Error(input), seen by all ranks.
+  /// The prompts, without the newline at the end; empty lines of lines_file are skipped. Collective: rank 0 reads.
+  /// Throws Error(input), seen by all ranks.
   [[nodiscard]] std::vector<std::string> read(distributed::Communicator& comm) const;
 };
 
-/// Texts appear in the order of the prompts: the first unfinished one is shown as it grows, later ones wait.
+/// Prints texts in the order of the prompts: the first unfinished text is printed while it grows; later texts wait.
 class GeneratedTexts : public train::TokenListener {
  public:
-  /// `shows`: prints what comes, on this rank.
+  /// `shows`: this rank prints.
   GeneratedTexts(const io::Tokenizer& tokenizer, const std::vector<std::string>& prompts,
                  const train::GenerationOrder& order, bool shows);
 
   void on_token(std::int64_t sequence, Token token) override;
   void on_end(std::int64_t sequence, bool ended_by_token) override;
 
-  /// One object a sequence: prompt, sample, text (the continuation alone), tokens, ids, end.
+  /// One object per sequence: prompt, sample, text (only the continuation), tokens, ids, end.
   [[nodiscard]] nlohmann::ordered_json json() const;
 
  private:
@@ -78,7 +78,7 @@ class GeneratedTexts : public train::TokenListener {
   std::int64_t samples_;
   bool shows_;
   std::vector<Sequence> sequences_;
-  std::size_t shown_ = 0;  // the sequence that is shown as it comes
+  std::size_t shown_ = 0;  // the sequence that is being printed
 };
 
 constexpr std::int64_t kMostPromptBytes = std::int64_t{64} << 20;
@@ -165,7 +165,7 @@ void GeneratedTexts::give(std::size_t sequence, const std::string& text) {
   }
 }
 
-/// The heading of a sequence, where there are several, and what it has so far.
+/// Prints the heading of a sequence, if there are several, and its text so far.
 void GeneratedTexts::head(std::size_t sequence) {
   const auto number = static_cast<std::int64_t>(sequence);
   if (sequences_.size() > 1) {
@@ -193,7 +193,7 @@ nlohmann::ordered_json GeneratedTexts::json() const {
   return all;
 }
 
-/// What generate reads of a deck, besides the model's shape; it computes in f32.
+/// The keys that generate reads, besides the model's shape. It computes in f32.
 const std::vector<std::string> kApplied = {"data.tokenizer",      "comm.",       "zero.stage",
                                            "zero.prefetch_units", "run.threads", "run.device",
                                            "run.products",        "run.tuning",  "run.deterministic"};
@@ -211,7 +211,7 @@ struct GenerateArguments {
 
 using Refusal = std::function<std::string(const std::string& text)>;
 
-/// Accepts integers of at least `least`, with one short line where it is none.
+/// Accepts integers >= `least`; otherwise returns one line with the reason.
 Refusal integer_from(std::int64_t least) {
   return [=](const std::string& text) -> std::string {
     const std::optional<std::int64_t> value = program::integer_in(text);
@@ -283,7 +283,7 @@ std::unique_ptr<io::Tokenizer> open_tokenizer(TrainedModel& trained, const DeckA
   return tokenizer;
 }
 
-/// Its tokens; of an empty text the token that documents begin with.
+/// The prompt's tokens; for an empty prompt the token that begins documents.
 std::vector<Token> tokens_of(const io::Tokenizer& tokenizer, const std::string& prompt) {
   std::vector<Token> tokens = tokenizer.encode(prompt);
   if (tokens.empty() && tokenizer.end_of_text() >= 0) tokens.push_back(tokenizer.end_of_text());
@@ -303,14 +303,14 @@ train::GenerationOrder order_of(const GenerateArguments& given, const io::Tokeni
 
 double rate(std::int64_t tokens, double seconds) { return seconds > 0.0 ? static_cast<double>(tokens) / seconds : 0.0; }
 
-/// Names the longest prompt where it exceeds model.seq tokens; "" where none does.
+/// A note on the longest prompt if it exceeds model.seq tokens, else "".
 std::string note_on_long_prompts(const train::GenerationOrder& order, std::int64_t seq) {
   const std::int64_t longest = order.longest() - order.count;
   if (longest <= seq) return "";
   return fmt::format("note         a prompt has {} tokens: the model sees its last {} (model.seq)\n", longest, seq);
 }
 
-/// Bytes of the booked arrays: weights, cache, and the others.
+/// Bytes of the booked arrays: weights, cache, others.
 std::string memory_line(const MemoryLedger& ledger, std::int64_t sequences, std::int64_t positions) {
   std::int64_t cache = 0;
   for (const auto& line : ledger.lines()) {

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// import.cpp: the command `import`: a Hugging Face folder as a run's folder with weights.h5 and a deck.
 #include <fmt/format.h>
 #include <iostream>
 

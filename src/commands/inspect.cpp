@@ -1,7 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// inspect.cpp: what a checkpoint or weights file holds, whether its bytes are as they were written, and where two of
-// them differ. A file is opened only after its bytes were compared with its manifest or header.
+// inspect.cpp: the command `inspect`: the contents of a checkpoint or weights file, whether its bytes are intact, and
+// the differences of two of them. The record and tensor list of a checkpoint come from its manifest, the record of a
+// weights file from its header. A file is opened only after its bytes were compared with manifest or header.
+//   inspect --diff: differences of the records; tensors that one file lacks; for each tensor that differs, the first
+//   element that differs, both values, the number of different elements and the largest difference
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
@@ -41,19 +44,11 @@ using run::Session;
 
 namespace {
 
-// What inspect looks at: a checkpoint or a weights file.
-// A checkpoint's record and tensor list come from its manifest alone, a weights file's record from its header; either
-// is opened only when its bytes are those that manifest or header vouch for.
-
-// `inspect --diff`: where two checkpoints or weights files differ.
-//   what their records say differently; tensors that one lacks; of each tensor that differs its first element that
-//   does, both values, how many differ and by how much at most
-
 struct Comparison {
   std::vector<std::string> lines;
   nlohmann::ordered_json json;
-  std::int64_t tensors = 0;    ///< that either has
-  std::int64_t different = 0;  ///< of them, in bits, shape or presence; records do not count
+  std::int64_t tensors = 0;    ///< in either file
+  std::int64_t different = 0;  ///< differ in bits, shape or presence; records do not count
 };
 
 /// The checkpoint or weights file that the path names.
@@ -70,7 +65,7 @@ std::string subject_of(const std::string& given) {
                                  "has one, a weights file");
 }
 
-/// Rows and optimizer states by the same parts that train, without memory for them.
+/// Rows and optimizer states of a deck, from the constructors that training runs, without memory for them.
 std::vector<io::ListedTensor> by_deck(const io::Deck& deck) {
   MemoryLedger ledger(MemoryLedger::Mode::plan);
   const auto comm = distributed::make_planned_communicator("self", 0, 1, ledger);
@@ -122,7 +117,7 @@ io::Hdf5File opened(const io::SavedState& inspected, distributed::Communicator& 
   return distributed::agreed(comm, [&] { return io::Hdf5File(file, io::Hdf5Access::read); });
 }
 
-/// What a record says, one line a field.
+/// The fields of a record by name.
 std::map<std::string, std::string> fields_of(const io::SavedState& inspected) {
   const io::CheckpointRecord& record = inspected.manifest.record;
   std::map<std::string, std::string> fields = {{"step", std::to_string(record.step)},
@@ -159,7 +154,7 @@ void compare_records(const io::SavedState& a, const io::SavedState& b, Compariso
   }
 }
 
-/// Shortest digits that read back as the same value; a NaN by its bits.
+/// The shortest digits that read back as the same value; for a NaN its bits.
 std::string digits_of(float value) {
   if (!std::isnan(value)) return fmt::format("{}", value);
   return fmt::format("nan ({:#010x})", std::bit_cast<std::uint32_t>(value));
@@ -333,7 +328,7 @@ void say_difference(const InspectArguments& given, const io::SavedState& a, cons
     given.json.print(found.json);
   }
   if (found.different == 0) return;
-  throw Error(Failure::internal,  // whose status is that of cmp and diff where files differ
+  throw Error(Failure::internal,  // status 1, as of cmp and diff if files differ
               fmt::format("{} and {} differ in {} of {} tensors", a.path, b.path, found.different, found.tensors),
               Error::Seen::by_all_ranks);
 }

@@ -30,8 +30,8 @@ std::string in_lower_case(std::string text) {
   return text;
 }
 
-/// The rows that a word finds: those of a section; else those whose name has the word, and ours for another program's
-/// word or value; else those whose text has it.
+/// The rows that match a word: the rows of that section; else rows whose name contains the word, or to which another
+/// program's key or value corresponds; else rows whose text contains the word.
 std::vector<io::DeckRow> found_by(const std::string& word) {
   const auto rows_where = [](const auto& fits) {
     std::vector<io::DeckRow> rows;
@@ -93,7 +93,7 @@ nlohmann::ordered_json json_of(const std::vector<io::DeckRow>& rows) {
   return {{"keys", list}};
 }
 
-/// Both shells count words differently and offer matches differently; which words there are is the same text.
+/// The words to complete, shared by both shells' scripts, which differ in counting words and offering matches.
 constexpr const char* kWords = R"sh(# Completion of kozero and kozero.sh in {0}; made by `kozero completion {0}`.
 _kozero_keys="{1}"
 _kozero_words() {{
@@ -150,7 +150,7 @@ std::string keys_of_decks() {
   return joined_by_blanks(keys);
 }
 
-/// The words that a command accepts: of a benchmark as its row says, of others taken from --help.
+/// The words that a command accepts: for a benchmark from its row, for others from --help.
 std::string words_behind(const Command& command, const distributed::Environment& environment) {
   if (!command.words.empty()) {
     const std::size_t keys = command.words.find("KEYS");
@@ -212,10 +212,8 @@ void keys(const distributed::Environment& environment, const Arguments& argument
   }
 }
 
-// Scripts that complete commands, their options and a deck's keys in bash and zsh, made from the
-// commands' own lists of options and the deck's table of keys.
-//   bash: source <(kozero completion bash)         zsh: source <(kozero completion zsh)
-
+/// Prints a script that completes commands, options and keys.
+///   bash: source <(kozero completion bash)         zsh: source <(kozero completion zsh)
 void completion(const distributed::Environment& environment, const Arguments& arguments) {
   OptionParser parser("completion");
   std::string shell;

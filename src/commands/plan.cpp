@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// plan.cpp: the question that `plan` answers: for which ranks, with which memory, on which machine.
+// plan.cpp: the command `plan`: the ranks, memory and machine of a plan, and remarks on its assumptions.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
@@ -37,7 +37,7 @@ namespace {
 
 constexpr std::int64_t kMostRanks = 1 << 20;
 
-/// Three positive numbers with commas; nullopt for other text.
+/// Three positive numbers separated by commas; nullopt for other text.
 std::optional<plan::GivenRates> rates_in(const std::string& text) {
   std::istringstream numbers(text);
   double teraflops = 0.0;
@@ -55,7 +55,7 @@ std::optional<plan::GivenRates> rates_in(const std::string& text) {
 struct Question {
   DeckArguments deck;
   std::vector<std::int64_t> counts;
-  std::int64_t memory = 0;      ///< bytes of a rank; 0: what is free here, or what the GPU has
+  std::int64_t memory = 0;      ///< bytes per rank; 0: free memory here, or the GPU's memory
   std::int64_t reserve = -1;    ///< bytes; < 0: estimated_reserve()
   std::string device = "host";  ///< this machine, or a GPU's name
   std::string rates;            ///< "": measured or published ones
@@ -116,7 +116,7 @@ PlannedRanks ranks_of(Session& session, int asked, bool on_gpus) {
   return ranks;
 }
 
-/// The given memory, or this rank's share of the node, or a GPU of its own.
+/// The given memory, or this rank's share of the node's memory, or a whole GPU per rank.
 plan::DeviceAndHost memory_of(const PlannedRanks& ranks, const Question& question) {
   if (question.memory > 0) {
     return {question.memory, kHostIsDevice && !question.is_about_gpus() ? question.memory : 0};
@@ -156,7 +156,7 @@ plan::Rates rates_of(const PlannedRanks& ranks, const Question& question, const 
   return given ? plan::with_given_rates(rates, *given) : rates;
 }
 
-/// What the plan assumes about ranks that are not here to ask, and what it leaves out.
+/// The plan's assumptions about ranks that do not run, and the parts of memory that it omits.
 std::string remarks_on_ranks(const PlannedRanks& ranks, const io::Deck& deck) {
   std::string text;
   if (ranks.assumed) {
@@ -176,7 +176,7 @@ std::string remarks_on_ranks(const PlannedRanks& ranks, const io::Deck& deck) {
   return text;
 }
 
-/// Which values of the deck the plan ignores, and what the deck does on so many ranks.
+/// The deck's values that the plan ignores, and the effects of the deck on so many ranks.
 std::string remarks_on_deck(const PlanReport& report, const Question& question) {
   const int cores = cores_here();
   const io::Deck& deck = report.deck;

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// plan_report.cpp: the tables, advice and JSON of `plan`, from the memory plans and step times of all stages.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
@@ -47,7 +48,7 @@ std::vector<plan::StepTime> times_of(const io::Deck& deck, const std::vector<pla
   return times;
 }
 
-/// A line of a value for each stage, in the columns of plan::totals_of.
+/// A line with one value per stage, in the columns of plan::totals_of.
 template <class Value>
 std::string line_of(const PlannedRanks& ranks, const char* what, const Value& value) {
   std::string line = fmt::format("{:>5} {:<23}", ranks.count, what);
@@ -80,7 +81,7 @@ std::string totals_of(const io::Deck& deck, const std::vector<PlannedRanks>& all
   return text + "\nrates: " + all.back().rates.source + "\n";
 }
 
-/// The overrides of `changes`, and "none" for each dropped key that has no other value among them.
+/// The overrides of `changes`, and "key=none" for each dropped key without an override among them.
 std::vector<std::string> overrides_of(const std::vector<plan::Change>& changes,
                                       const std::vector<std::string>& dropped) {
   std::vector<std::string> overrides;
@@ -96,14 +97,14 @@ std::optional<plan::Fit> fit_of(const io::Deck& deck, const PlannedRanks& ranks)
   return plan::first_fit(deck, ranks.backend, ranks.count, data::vocab_of(deck), ranks.room);
 }
 
-/// The fit in another stage.
+/// A fit in another stage.
 struct Faster {
   io::Deck deck;
   plan::MemoryPlan plan;
   double seconds = 0.0;
 };
 
-/// The fastest stage that fits with the fit's other changes, if a step takes at least 5 % less time there.
+/// The fastest stage that fits with the fit's other changes, if a step is at least 5 % faster.
 std::optional<Faster> faster_stage(const plan::Fit& fit, const PlannedRanks& ranks) {
   constexpr double kWorthIt = 0.95;
   double least = kWorthIt * time_of(fit.deck, fit.plan, ranks.rates).total();
@@ -134,7 +135,7 @@ std::string cost_of(const io::Deck& deck, const plan::MemoryPlan& plan, const Pl
   return text + fmt::format(", {} per step)", duration_text(time_of(deck, plan, ranks.rates).total()));
 }
 
-/// What to run on these ranks.
+/// Advice for these ranks: the overrides with which the deck fits.
 std::string advice_for(const PlannedRanks& ranks, const io::Deck& deck, const std::vector<std::string>& dropped) {
   if (ranks.room.device <= 0 && ranks.room.host <= 0) return "";
   const std::string who = fmt::format("{} rank{}: ", ranks.count, ranks.count == 1 ? "" : "s");
@@ -196,7 +197,7 @@ std::string table_of(const std::vector<plan::StepTime>& times, const plan::Rates
   return table + "\nrates: " + rates.source + "\n";
 }
 
-/// What single changes do in the deck's stage.
+/// Memory and time with single changes, in the deck's stage.
 std::string alternatives_of(const io::Deck& deck, const PlannedRanks& ranks) {
   const auto all = alternatives(deck, ranks);
   const plan::SizeUnit unit = plan::unit_of({all[0].plan});

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// plan_report.hpp: what `plan` prints: tables of memory and time, advice, and the same as JSON.
+// plan_report.hpp: the output of `plan`: tables of memory and time, advice, and the same as JSON.
 #pragma once
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -17,14 +17,14 @@ namespace kozero::commands {
 struct PlannedRanks {
   int count = 1;
   std::string backend;
-  bool assumed = false;                 ///< comm.backend = auto, without these ranks to ask
+  bool assumed = false;                 ///< comm.backend = auto, assumed since these ranks do not run
   std::vector<plan::MemoryPlan> plans;  ///< by stage
-  std::int64_t reserve = 0;             ///< bytes per rank that arrays may not take
-  plan::DeviceAndHost room;             ///< what arrays may take; 0: unknown
+  std::int64_t reserve = 0;             ///< bytes per rank kept free of arrays
+  plan::DeviceAndHost room;             ///< memory for arrays; 0: unknown
   plan::Rates rates;
 };
 
-/// A deck and its plans. Keys of offloading whose value the planned machine refuses are `dropped`: planned as "none".
+/// A deck and its plans. `dropped`: offloading keys that the planned machine cannot serve, planned as "none".
 struct PlanReport {
   const io::Deck& deck;
   std::vector<PlannedRanks> all;

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // plot.cpp: curves of runs, drawn by gnuplot in the terminal or into an SVG file.
-// Each run's metrics.jsonl is read once, a line at a time. A curve keeps the lowest and highest points of at most
+// Each run's metrics.jsonl is read once, line by line. A curve keeps the lowest and highest points of at most
 // kStretches stretches, more than a picture has columns, so memory and time of the drawing do not grow with the run.
-// Lines that are no whole step are left out: the last line of a run at work may be half written.
+// Incomplete lines are ignored, since the last line of a running run may be half written.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -99,7 +99,7 @@ struct DrawnRun {
   std::array<std::vector<Curve::Point>, kKeys.size()> curves;
 };
 
-/// The text in single quotes, as gnuplot reads it back.
+/// The text in single quotes, escaped for gnuplot.
 std::string quoted(const std::string& text) {
   std::string result = "'";
   for (const char letter : io::on_one_line(io::printable(text)))
@@ -123,8 +123,8 @@ DrawnRun read_run(const std::string& name, const std::string& metrics, std::stri
   return run;
 }
 
-/// The runs of folders or metrics.jsonl files. Of several, as a shell's runs/* gives them, those that are no run or
-/// have no step yet are left out, with a note; if none is left, the first is refused.
+/// The runs of folders or metrics.jsonl files. Of several paths (a shell's runs/*), those that are not a run or have no
+/// step yet are skipped with a note; if none is left, the first path is an error.
 std::vector<DrawnRun> read_runs(const std::vector<std::string>& paths) {
   std::vector<DrawnRun> runs;
   std::vector<std::string> skipped;
@@ -191,7 +191,7 @@ void send_panels(const std::vector<DrawnRun>& runs, bool in_terminal, io::PipedP
 }
 
 void draw(const std::vector<DrawnRun>& runs, bool in_terminal, int output) {
-  ::setenv("LC_ALL", "C.UTF-8", 1);  // else gnuplot warns of characters that it does not print
+  ::setenv("LC_ALL", "C.UTF-8", 1);  // otherwise gnuplot warns of characters that it cannot print
   io::PipedProgram gnuplot("gnuplot", {"--default-settings", "-"}, output);
   for (std::size_t i = 0; i < runs.size(); ++i) send_rows(runs[i], i, gnuplot);
   send_panels(runs, in_terminal, gnuplot);

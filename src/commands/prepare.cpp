@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// prepare.cpp: the command `prepare`: the token shards of a deck's data, written before training.
 #include <fmt/format.h>
 #include <iostream>
 

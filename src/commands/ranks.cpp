@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// ranks.cpp: the hidden command `ranks`, by which kozero.sh learns how many ranks to start.
 #include <algorithm>
 #include <iostream>
 
@@ -17,7 +18,7 @@ using program::OptionParser;
 using run::Session;
 
 /// Prints how many ranks kozero.sh starts for the command `train ...` or `verify ...`: the deck's run.ranks; for verify
-/// the most of --ranks, or with RUN --replay the count of that run. Refusals are those of the command.
+/// the largest of --ranks, or with RUN --replay the count of that run. Throws the same errors as the command.
 void ranks(const distributed::Environment& environment, const Arguments& command) {
   if (command.empty() || (command[0] != "train" && command[0] != "verify")) {
     throw Error(Failure::deck,
@@ -26,7 +27,7 @@ void ranks(const distributed::Environment& environment, const Arguments& command
   }
   OptionParser parser(command[0]);
   const Arguments arguments(command.begin() + 1, command.end());
-  parser.allow_extras();  // other flags of the command come along
+  parser.allow_extras();  // other flags of the command are ignored
   DeckArguments deck_arguments;
   deck_arguments.add_to(parser);
   VerifyOptions options;

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// train.cpp: the command `train`: a deck's training run, and its summary as JSON.
 #include <nlohmann/json.hpp>
 
 #include <kozero/commands/commands.hpp>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// verify.cpp: the same steps under every stage, on several numbers of ranks, by every back end, with every bit compared
-// with those of the first layout; or with a trace that another process wrote, which may have other threads.
+// verify.cpp: the command `verify`: the same steps in every stage, on several numbers of ranks and with every back end.
+// All bits are compared with the first layout's, or with a trace that a process with other threads may have written.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
@@ -32,13 +32,13 @@ using run::UnsavedRun;
 
 namespace {
 
-/// How the steps were computed.
+/// The ranks, groups, threads, stage and back end that computed the steps.
 struct Layout {
   int ranks = 1;
   int ranks_per_group = 1;
   int stage = 0;
   std::string backend;
-  int threads = 1;  ///< of a rank
+  int threads = 1;  ///< per rank
 };
 
 /// "4", or "2x2": 2 groups of 2.
@@ -55,10 +55,10 @@ std::string row_of(const Layout& layout, const Trace& trace, const std::string& 
 
 std::string threads_text(int threads) { return fmt::format("{} thread{}", threads, threads == 1 ? "" : "s"); }
 
-/// The steps under one layout after the other, each compared with the first.
+/// Computes the steps in one layout after the other, and compares each with the first.
 class Verification {
  public:
-  /// `reference` is of rank 0 alone: the first trace, where there is one already.
+  /// `reference`: on rank 0 the trace of an earlier process, if any.
   Verification(const data::DataSet& data, std::int64_t steps, int threads, std::optional<Trace> reference)
       : data_(data), steps_(steps), threads_(threads), first_(std::move(reference)) {}
 
@@ -95,7 +95,7 @@ Trace Verification::trace_of(UnsavedRun& run) const {
   return trace;
 }
 
-/// Of a model that is too large for one rank, tensors that differ are named without an element.
+/// Keeps whole weights to name the first different element, unless the model is too large for one rank.
 void Verification::keep_weights(Trace& trace, train::Engine& engine) const {
   constexpr std::int64_t kMostElements = std::int64_t{1} << 28;
   if (engine.parameters().extent() > kMostElements) return;
@@ -147,7 +147,7 @@ void Verification::add(Session& group, const io::Deck& deck, int threads) {
   }
 }
 
-/// Those that were asked for, ascending, or all that were started. Throws Error(deck), seen by all ranks.
+/// The values of --ranks, ascending, or the number of started ranks. Throws Error(deck), seen by all ranks.
 std::vector<std::int64_t> rank_counts(const VerifyOptions& options, const io::Deck& deck,
                                       const distributed::Environment& environment, Session& session,
                                       const Arguments& arguments) {
@@ -178,7 +178,7 @@ std::vector<std::int64_t> rank_counts(const VerifyOptions& options, const io::De
   return counts;
 }
 
-/// Those that add in rank order and serve so many ranks; without --all the deck's alone.
+/// Back ends that add in rank order and can serve so many ranks; without --all only the deck's.
 std::vector<std::string> back_ends(const VerifyOptions& options, int ranks,
                                    const distributed::Environment& environment) {
   if (!options.all) return {""};
@@ -198,7 +198,7 @@ std::vector<io::WordOrNumber> groups_of(const VerifyOptions& options, int ranks,
   return groups;
 }
 
-/// Rank 0's; nothing on the others, and where no file is there yet. Throws Error(input), seen by all ranks.
+/// Rank 0's trace; nullopt on other ranks, or without a file. Throws Error(input), seen by all ranks.
 std::optional<Trace> reference_of(const VerifyOptions& options, const io::Deck& deck, const data::DataSet& data,
                                   distributed::Communicator& comm) {
   return distributed::agreed(comm, [&]() -> std::optional<Trace> {
@@ -224,7 +224,7 @@ void print_header(const std::string& deck, std::int64_t steps) {
       escaped(deck), steps, "last loss", "last gradient norm", "weights");
 }
 
-/// What was shown. `reference_threads` is 0 without a reference.
+/// Prints the conclusion. `reference_threads` is 0 without a reference.
 void print_end(const VerifyOptions& options, const std::vector<std::int64_t>& counts, int threads,
                int reference_threads) {
   std::cout << fmt::format("\nall stages{} agree bit for bit on {} rank{} of {}", options.all ? " and back ends" : "",
@@ -300,7 +300,7 @@ void verify(const distributed::Environment& environment, const Arguments& argume
   if (environment.rank() == 0) print_header(deck.source, options.steps);
   for (const std::int64_t count : counts) {
     const distributed::FirstRanks ranks(environment.world(), static_cast<int>(count));
-    // What all ranks of the group throw, the others learn here: they would wait in vain.
+    // The other ranks learn here what all ranks of the group throw; otherwise they would wait in vain.
     distributed::agreed(comm, [&] {
       if (!ranks.contain_me()) return;
       for (const std::string& name : back_ends(options, static_cast<int>(count), environment)) {

@@ -27,8 +27,8 @@ using OrderedJson = nlohmann::ordered_json;
 constexpr std::int64_t kMostExtent = 1 << 24;  ///< the deck's widest
 constexpr std::int64_t kMaxConfigBytes = 4 << 20;
 
-// A config.json asked key by key, each answer checked before anything is computed from it.
-//   keys.extent("hidden_size", 4096)      a whole number from 1 to 2^24
+// A config.json read key by key; each value is checked before its use.
+//   keys.extent("hidden_size", 4096)      an integer from 1 to 2^24
 // A key that is absent or null has its default. Every refusal is Error(input): "PATH: KEY = VALUE: accepted ...".
 
 class ConfigKeys {
@@ -43,7 +43,7 @@ class ConfigKeys {
     throw Error(Failure::input, path_ + ": " + key + " = " + given + ": " + accepted);
   }
 
-  /// A whole number from 1 to 2^24; `otherwise` where the key is absent, 0 for a key that must be there.
+  /// An integer from 1 to 2^24; `otherwise` if the key is absent. `otherwise` = 0: the key is required.
   [[nodiscard]] std::int64_t extent(const std::string& key, std::int64_t otherwise) const {
     if (!has(key) && otherwise > 0) return otherwise;
     const bool fits = has(key) && json_[key].is_number_unsigned() && json_[key].get<std::uint64_t>() >= 1 &&
@@ -52,7 +52,7 @@ class ConfigKeys {
     return json_[key].get<std::int64_t>();
   }
 
-  /// As extent.
+  /// A positive number; `otherwise` like extent().
   [[nodiscard]] float positive(const std::string& key, double otherwise) const {
     if (!has(key) && otherwise > 0.0) return static_cast<float>(otherwise);
     const bool given = has(key) && json_[key].is_number();
@@ -73,18 +73,18 @@ class ConfigKeys {
     return json_[key].get<std::string>();
   }
 
-  /// The key, or `otherwise` where it is absent, must have the accepted value.
+  /// The key, or `otherwise` if it is absent, must have the accepted value.
   void want(const std::string& key, const nlohmann::json& otherwise, const nlohmann::json& accepted) const {
     const nlohmann::json& given = has(key) ? json_[key] : otherwise;
     if (given != accepted) refuse(key, "accepted is " + accepted.dump() + ", KoZeRO has no other");
   }
 
-  /// Whether a key holds an object of its own.
+  /// Whether the value of some key is an object.
   [[nodiscard]] bool holds_objects() const {
     return std::any_of(json_.begin(), json_.end(), [](const nlohmann::json& value) { return value.is_object(); });
   }
 
-  /// The object under `key` as keys of its own.
+  /// The keys of the object under `key`.
   [[nodiscard]] ConfigKeys inside(const std::string& key) const {
     if (!json_[key].is_object()) refuse(key, "accepted is an object");
     return ConfigKeys(path_ + ": " + key, json_[key]);
@@ -95,13 +95,13 @@ class ConfigKeys {
   nlohmann::json json_;
 };
 
-/// Stops the parser where a config would nest beyond reason.
+/// Stops the parser at a depth that no config has.
 bool shallow(int depth, Json::parse_event_t /*event*/, Json& /*parsed*/) {
   if (depth > 16) throw Error(Failure::input, "nested deeper than a config is");
   return true;
 }
 
-/// Reads the file. Throws Error(input) where it is no JSON object of a config's size and depth.
+/// Reads the file. Throws Error(input) unless it is a JSON object of a config's size and depth.
 ConfigKeys read_config_keys(const std::string& path) {
   Json json;
   try {
@@ -116,7 +116,7 @@ ConfigKeys read_config_keys(const std::string& path) {
 
 using Keys = ConfigKeys;
 
-/// The types that tensors may have; each tensor's own type is in its file.
+/// Checks the type of stored tensors; each tensor's own type is in its file.
 void check_stored_type(const Keys& keys) {
   for (const char* key : {"dtype", "torch_dtype"}) {
     const std::string type = keys.word(key, "float32");
@@ -135,7 +135,7 @@ struct Rope {
   bool operator==(const Rope&) const = default;
 };
 
-/// A scaling other than Llama 3's is refused by its name; the old name of "rope_type" was "type".
+/// Rejects a scaling other than Llama 3's; the old name of "rope_type" was "type".
 Rope read_rope(const Keys& keys, const std::string& key, float outer_theta) {
   const Keys inside = keys.inside(key);
   if (inside.holds_objects()) keys.refuse(key, "accepted is one RoPE for all layers");
@@ -153,7 +153,7 @@ Rope read_rope(const Keys& keys, const std::string& key, float outer_theta) {
   return rope;
 }
 
-/// The old form, or the new; where both are there they must say the same.
+/// The old form, or the new; if both are there, they must agree.
 Rope read_rope(const Keys& keys) {
   keys.want("partial_rotary_factor", 1.0, 1.0);
   const float outer_theta = keys.positive("rope_theta", 10000.0);
@@ -187,7 +187,7 @@ model::Config read_gpt2(const Keys& keys) {
   return config;
 }
 
-/// What transformers takes where a config does not give a size.
+/// transformers' defaults of sizes that a config does not give.
 struct DefaultSizes {
   std::int64_t ffn, vocab, seq;
 };
@@ -219,8 +219,8 @@ model::Config read_llama(const Keys& keys) {
   return config;
 }
 
-/// Every layer must see the whole sequence. transformers takes 32 key heads where the key is
-/// absent, which nobody means.
+/// Every layer must see the whole sequence. The number of key heads is required, since transformers' default of 32 is
+/// never intended.
 model::Config read_qwen(const Keys& keys) {
   model::Config config = read_rotary(keys, {.ffn = 22016, .vocab = 151936, .seq = 32768});
   config.kv_heads = keys.extent("num_key_value_heads", 0);
@@ -253,7 +253,7 @@ OrderedJson gpt2_json(const model::Config& config) {
           {"attn_pdrop", dropout}};
 }
 
-/// rope_scaling of the old form; null without one.
+/// rope_scaling of the old form; null without scaling.
 OrderedJson rope_scaling_json(const model::RopeScaling& scaling) {
   if (scaling.factor == 1.0F) return nullptr;
   return {{"rope_type", "llama3"},
@@ -304,7 +304,7 @@ const std::string kGpt2Prefix = "transformer.";
 const std::vector<std::string> kGpt2Buffers = {"h.*.attn.bias", "h.*.attn.masked_bias"};
 const std::vector<std::string> kRotaryBuffers = {"model.layers.*.self_attn.rotary_emb.inv_freq"};
 
-/// A network of transformers. `type` is its model_type and the architecture's name here.
+/// A network of transformers. `type` is its model_type and the architecture's name in KoZeRO.
 struct Format {
   std::string type;
   const char* class_name;
@@ -339,7 +339,7 @@ const Format& format_of(const std::string& arch) {
                                  "\": Hugging Face has no such network; accepted for export are " + accepted_types());
 }
 
-/// The architecture's own, or, where parts were added to it, the one of its family that has them.
+/// The architecture's own format, or, if it has optional parts, the format of its family with these parts.
 const Format& format_with_parts(const model::Config& config) {
   const auto has_parts = [&](const Format& format) {
     using Part = Architecture::Part;

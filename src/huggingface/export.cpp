@@ -32,7 +32,7 @@ struct Shard {
   std::int64_t bytes = 0;
 };
 
-/// A stored type as the command line, safetensors and transformers call it.
+/// A stored type's names on the command line, in safetensors and in transformers.
 struct StoredType {
   const char* name;
   const char* safetensors;
@@ -48,7 +48,7 @@ const StoredType& stored_type(const std::string& name) {
   throw Error(Failure::deck, "--dtype " + name + ": accepted are f32, bf16, f16");
 }
 
-/// Consecutive tensors, as many as fit.
+/// Shards of consecutive tensors, as many per shard as fit in `most` bytes.
 std::vector<Shard> shards_of(const ParameterTable& table, std::int64_t element_bytes, std::int64_t most) {
   std::vector<Shard> shards(1);
   for (std::size_t i = 0; i < table.tensors().size(); ++i) {
@@ -89,7 +89,7 @@ void write_shard(const std::string& path, const Shard& shard, const ExportOrder&
 
 constexpr const char* kSentencePieceFile = "tokenizer.model";
 
-/// tokenizer_config.json, by which AutoTokenizer knows what to make of the tokenizer's file.
+/// tokenizer_config.json, which tells AutoTokenizer the class of the tokenizer's file.
 nlohmann::ordered_json tokenizer_config(const io::Tokenizer& tokenizer, std::int64_t seq) {
   const bool is_sentencepiece = tokenizer.file_name() == kSentencePieceFile;
   nlohmann::ordered_json json = {{"tokenizer_class", is_sentencepiece ? "LlamaTokenizer" : "PreTrainedTokenizerFast"},
@@ -97,7 +97,7 @@ nlohmann::ordered_json tokenizer_config(const io::Tokenizer& tokenizer, std::int
                                  {"clean_up_tokenization_spaces", false}};
   if (is_sentencepiece) {
     json["add_bos_token"] = false;
-  } else if (tokenizer.end_of_text() >= 0 && tokenizer.name() != "bytes") {  // whose end of text is an ordinary byte
+  } else if (tokenizer.end_of_text() >= 0 && tokenizer.name() != "bytes") {  // its end of text is an ordinary byte
     const std::array<Token, 1> id = {tokenizer.end_of_text()};
     json["bos_token"] = json["eos_token"] = tokenizer.decode(id);
   }
@@ -117,7 +117,7 @@ std::string note_on_loading(const ExportOrder& order, const std::string& tokeniz
          order.out + "\")";
 }
 
-/// The tokenizer's file as it is (plain bytes as BPE), and its config beside it. Returns the id of end-of-text, or -1.
+/// Writes the tokenizer's file unchanged (plain bytes as BPE), and its config. Returns the id of end-of-text, or -1.
 int write_tokenizer(const ExportOrder& order, const FolderGuard& folder, std::vector<std::string>& notes) {
   if (order.tokenizer.empty()) {
     notes.emplace_back("the run has no tokenizer");
@@ -142,7 +142,7 @@ int write_tokenizer(const ExportOrder& order, const FolderGuard& folder, std::ve
   return tokenizer->end_of_text();
 }
 
-/// Throws Error(deck) where `out` is taken, or with `force` by something other than a weights file.
+/// Throws Error(deck) if `out` exists; with `force` only if it is not a weights file.
 void require_free(const std::string& out, bool force) {
   const io::PathKind kind = io::path_kind(out);
   if (kind == io::PathKind::nothing) return;

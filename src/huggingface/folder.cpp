@@ -24,7 +24,7 @@ constexpr const char* kHead = "lm_head.weight";
   throw Error(Failure::input, path + ": tensor " + io::shown(tensor) + ": " + reason);
 }
 
-/// The tensor under its plain name or, where transformers has a prefix, its prefixed one.
+/// The tensor under its plain name, or under transformers' prefixed name.
 std::optional<io::StoredTensor> find(const model::Config& config, const std::string& name,
                                      const io::SafetensorsFolder& folder, std::set<std::string>& used) {
   const auto& tensors = folder.tensors();
@@ -51,7 +51,7 @@ void check(const io::StoredTensor& tensor, const std::vector<std::int64_t>& shap
   }
 }
 
-/// Constants that old versions of transformers stored beside the weights.
+/// Names of constants that old versions of transformers stored beside the weights.
 std::set<std::string> buffers_of(const model::Config& config) {
   std::set<std::string> names;
   const auto& [prefix, buffers] = tensor_names(config);
@@ -65,7 +65,7 @@ std::set<std::string> buffers_of(const model::Config& config) {
   return names;
 }
 
-/// Tied matrices that a file holds twice must be equal in bits: else neither would be the model.
+/// Two copies of tied matrices in a file must have equal bits.
 void check_tied_copy(const io::StoredTensor& head, const io::StoredTensor& embedding) {
   check(head, embedding.entry->shape);
   for_each_chunk(head.entry->extent(), [&, ours = std::vector<float>(), theirs = std::vector<float>()](
@@ -81,7 +81,7 @@ void check_tied_copy(const io::StoredTensor& head, const io::StoredTensor& embed
   });
 }
 
-/// Throws Error(deck) where there is something at `out` that may not be replaced.
+/// Throws Error(deck) if `out` exists and may not be replaced.
 void require_free(const std::string& out, bool force) {
   std::error_code problem;
   if (!fs::exists(out, problem) || (fs::is_directory(out, problem) && fs::is_empty(out, problem))) return;

@@ -21,7 +21,7 @@
 namespace kozero::huggingface {
 
 model::Config read_folder_config(const std::string& folder) {
-  constexpr std::int64_t kLeastOfLayer = 9;  // tensors: Llama's
+  constexpr std::int64_t kLeastOfLayer = 9;  // tensors: those of a Llama layer
   const std::string path = folder + "/config.json";
   model::Config config = read_config(path);
   const auto tensors = static_cast<std::int64_t>(io::SafetensorsFolder(folder).tensors().size());
@@ -46,7 +46,7 @@ void FolderWeights::read(const io::RangeValues<float>& shard) const {
 
 namespace {
 
-/// Why a file cannot be the model's tokenizer, "" where it can.
+/// Why a file cannot be the model's tokenizer; "" if it can.
 std::string objection(const std::string& path, std::int64_t vocab) {
   try {
     const int ids = io::make_tokenizer(path)->vocab_size();
@@ -67,7 +67,7 @@ T as_key(const T& value) {
   return value;
 }
 
-/// Sets a key and says where its value came from.
+/// Sets a key and the origin of its value.
 template <class T>
 void set(io::Deck& deck, const std::string& key, const T& value, const char* origin) {
   *std::get<T*>(io::find_row(key)->value_in(deck)) = value;
@@ -91,7 +91,7 @@ void write_weights(const std::string& path, const ImportOrder& order, const Para
   stream.close();
 }
 
-/// The tokenizer's name in OUT, "" where none comes along; `remark` says why.
+/// Copies the tokenizer and returns its name in OUT; "" if there is none, with the reason in `remark`.
 std::string take_tokenizer(const ImportOrder& order, const FolderGuard& out, std::string& remark) {
   const FolderTokenizer found = tokenizer_of(order.folder, order.config.vocab);
   if (found.path.empty()) {
@@ -103,7 +103,7 @@ std::string take_tokenizer(const ImportOrder& order, const FolderGuard& out, std
   return name;
 }
 
-/// The tensors' types, each once, as KoZeRO writes them.
+/// The tensors' types, each once, by their names in KoZeRO.
 std::string dtypes_of(const std::vector<io::StoredTensor>& tensors) {
   std::set<std::string> types;
   for (const auto& tensor : tensors) types.insert(tensor.entry->dtype);

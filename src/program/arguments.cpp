@@ -33,7 +33,7 @@ void JsonOutput::add_to(OptionParser& parser) {
           throw Error(Failure::internal,
                       std::string("--json: cannot redirect standard output: ") + std::strerror(errno));
         }
-        ::unsetenv("KOZERO_TERMINAL");  // the width of standard output as it was
+        ::unsetenv("KOZERO_TERMINAL");  // the width of the old standard output
       },
       "print one line of JSON on standard output, all else on standard error");
 }

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// command.cpp: the rows of the table, and the lookup of a name.
+// command.cpp: the table of commands and the table of benchmarks, and the lookup of a name.
 #include <algorithm>
 
 #include <kozero/core/error.hpp>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// option_parser.cpp: parsing by CLI11, and the help text, which is made from the parser's options.
+// option_parser.cpp: parsing by CLI11, the help text, which is made from the parser's options, and hints for mistakes.
 #include <fmt/format.h>
 #include <algorithm>
 #include <cctype>
@@ -39,7 +39,7 @@ Option& Option::at_least_values(int least) {
 }
 
 Option& Option::delimiter(char separator) {
-  option_->delimiter(separator)->allow_extra_args(false);  // else it would take what follows the list
+  option_->delimiter(separator)->allow_extra_args(false);  // else the option would consume arguments after the list
   return *this;
 }
 
@@ -85,7 +85,7 @@ std::string head_of(const CLI::Option& option) {
   return option.get_name(false, true) + (is_flag || type.empty() ? "" : " " + type.substr(0, type.find(':')));
 }
 
-/// The description with the default behind it, where there is one.
+/// The description, followed by the default if there is one.
 std::string text_of(CLI::Option& option) {
   if (option.get_default_str().empty() && option.get_expected_max() > 0) option.capture_default_str();
   std::string value = option.get_default_str();
@@ -130,7 +130,7 @@ HelpAsked help_of(CLI::App& app, const std::vector<std::string>& keys) {
   return help;
 }
 
-/// "zero.stage" for "--stage=2" and "--stage": the key that someone takes for an option; "" if there is none.
+/// "zero.stage" for "--stage=2" and "--stage": the key that a user wrote as an option; "" if there is none.
 std::string key_meant_by(const std::string& argument) {
   const std::string name = argument.substr(2, argument.find('=') - 2);
   if (io::find_row(name) != nullptr) return name;
@@ -151,7 +151,7 @@ std::string near_option(const std::string& argument, CLI::App& app) {
   return nearest.empty() ? "" : name + " is no option; did you mean " + nearest + "?";
 }
 
-/// What to write in place of `argument`, which is no option of the command; "" if there is no suggestion.
+/// A replacement for `argument`, which is not an option of the command; "" if there is no suggestion.
 std::string remedy_for(const std::string& argument, const Arguments& all, CLI::App& app) {
   const auto given = std::find(all.begin(), all.end(), argument);
   const std::string value = argument.find('=') != std::string::npos        ? argument.substr(argument.find('=') + 1)
@@ -176,7 +176,7 @@ std::string remedy_for(const std::string& argument, const Arguments& all, CLI::A
               Error::Seen::by_all_ranks);
 }
 
-/// Refuses the first argument that no option takes and that has a remedy.
+/// Rejects the first argument that no option accepts and that has a remedy.
 void refuse_misplaced(const Arguments& all, CLI::App& app) {
   for (const auto& argument : app.remaining()) {
     const std::string remedy = remedy_for(argument, all, app);
@@ -326,7 +326,7 @@ void OptionParser::parse(const Arguments& arguments) {
     refuse_misplaced(arguments, app);
     refuse(app, error.what());
   }
-  refuse_misplaced(arguments, app);  // those that allow_extras() lets pass
+  refuse_misplaced(arguments, app);  // arguments that allow_extras() accepts
 }
 
 }  // namespace kozero::program

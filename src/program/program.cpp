@@ -30,17 +30,17 @@ namespace fs = std::filesystem;
 constexpr bool kOnHost = std::is_same_v<Device, Host>;
 constexpr const char* kBenchProgram = kOnHost ? "kozero-bench" : "kozero-bench-cuda";
 
-// Of libgomp's GOMP_SPINCOUNT: some microseconds.
+// For libgomp's GOMP_SPINCOUNT: some microseconds.
 constexpr const char* kSpinsBeforeSleep = "1000";
 
-/// run.device as the arguments of a command say it. What cannot be read here is refused later, by the host's program.
+/// run.device in a command's arguments or deck. The host's program rejects later what cannot be read here.
 std::string device_asked(const Arguments& arguments) {
   const std::string key = "run.device=";
   const auto given = std::find_if(arguments.rbegin(), arguments.rend(),
                                   [&](const std::string& each) { return each.starts_with(key); });
   if (given != arguments.rend()) return given->substr(key.size());
   const auto deck = std::find_if(arguments.begin() + 1, arguments.end(), [](const std::string& each) {
-    std::error_code ignored;  // an override may be no possible path
+    std::error_code ignored;  // an override may be an impossible path
     return fs::is_regular_file(each, ignored);
   });
   if (deck == arguments.end() || fs::path(*deck).extension() != ".toml") return "auto";
@@ -60,8 +60,8 @@ bool computes(const Arguments& arguments) {
 }
 
 /// Bounds how long OpenMP's threads spin when they wait for each other. By default libgomp lets them spin for
-/// milliseconds, which takes their cores from other programs, and from the thread that is waited for. libgomp reads the
-/// environment when it is loaded, so the program has to be started again; it is not if the user has chosen.
+/// milliseconds, which takes cores from other programs, and from the thread that they wait for. libgomp reads the
+/// environment when it is loaded, so the program must be started again. The user's own setting stays.
 bool bounds_spinning() {
   constexpr const char* kSpins = "GOMP_SPINCOUNT";
   if (std::getenv(kSpins) != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return false;
@@ -70,8 +70,7 @@ bool bounds_spinning() {
 
 using distributed::Environment;
 
-/// If the arguments are `--version`: prints the program's version, commit and libraries, needing no MPI, and returns
-/// true.
+/// For the arguments `--version`: prints the program's version, commit and libraries, without MPI, and returns true.
 bool say_version(const Arguments& arguments) {
   if (arguments.empty() || arguments[0] != "--version") return false;
   if (distributed::known_rank() != 0) return true;
@@ -82,7 +81,7 @@ bool say_version(const Arguments& arguments) {
   return true;
 }
 
-/// comm.timeout_s as the arguments or the deck that they name say it, before MPI is up; the default if they do not.
+/// comm.timeout_s from the arguments or their deck, read before MPI is up; the default if neither gives it.
 double timeout_asked(char** argv) {
   const std::string key = "comm.timeout_s=";
   std::string deck;
@@ -96,12 +95,12 @@ double timeout_asked(char** argv) {
     if (given.empty()) return io::Deck().comm.timeout_s;
     const std::string text = given.back().substr(key.size());
     return std::max(io::number_with_unit(*io::find_row("comm.timeout_s"), text).value_or(std::stod(text)), 1e-3);
-  } catch (const std::exception&) {  // refused with its reason when the command reads it
+  } catch (const std::exception&) {  // rejected with the reason when the command reads the deck
   }
   return io::Deck().comm.timeout_s;
 }
 
-/// The exit status of an error. One that only this rank met ends the whole job here.
+/// The exit status of an error. An error that only this rank has seen ends the whole job here.
 int reported(const Environment& environment, const Error& error) {
   const bool lone = !error.seen_by_all_ranks();
   if (lone || environment.rank() == 0) {
@@ -111,7 +110,7 @@ int reported(const Environment& environment, const Error& error) {
   return error.exit_status();
 }
 
-/// The exit status of what went wrong before the environment was up.
+/// Reports an error from before the environment was up, and returns its exit status.
 int reported_alone(int status, const std::string& what) {
   report_failure(status, failure_line(distributed::known_rank(), status, what));
   if (Environment::has_peers()) Environment::abort(status);
@@ -162,11 +161,11 @@ int status_of_program(int argc, char** argv, Run run) {
     report_terminate(environment.rank(), end);
     run::set_stop_actions({.rank = environment.rank(), .command = "", .end = end, .unanswered = {}});
     return status_of(run, environment, arguments);
-  } catch (const Error& error) {  // MPI or the environment did not come up
+  } catch (const Error& error) {  // MPI or the environment did not start
     return reported_alone(error.exit_status(), error.what());
   } catch (const std::bad_alloc&) {
     return reported_alone(static_cast<int>(Failure::internal), kMemoryExhausted);
-  } catch (const std::exception& error) {  // no thread can be had
+  } catch (const std::exception& error) {  // no thread can be started
     return reported_alone(static_cast<int>(Failure::internal),
                           std::string("the program could not start: ") + error.what());
   }

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// device_choice.cpp: finds kozero-cuda and a usable GPU, and the errors and notes for run.device and run.products.
 #include <unistd.h>
 #include <cstdio>
 #include <cstdlib>
@@ -20,7 +21,7 @@ namespace fs = std::filesystem;
 constexpr bool kOnHost = std::is_same_v<Device, Host>;
 constexpr const char* kProgram = "kozero-cuda";
 
-/// kozero-cuda beside this program, or where its preset builds it; empty where it is not.
+/// kozero-cuda beside this program, or where its preset builds it; empty if it is not there.
 fs::path cuda_program() {
   const fs::path here = this_program().parent_path();
   for (const auto& path : {here / kProgram, here.parent_path() / "cuda" / kProgram}) {

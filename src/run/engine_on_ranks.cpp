@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// engine_on_ranks.cpp: the room that a rank has, the refusal with advice if a plan exceeds it, and memory in use.
 #include <fmt/format.h>
 #include <limits.h>
 #include <unistd.h>
@@ -17,14 +18,14 @@
 namespace kozero::run {
 namespace {
 
-/// What this rank may take.
+/// The memory that this rank may allocate.
 plan::DeviceAndHost room_of(Session& session) {
   const std::int64_t on_host =
       io::available_memory() / std::clamp(session.environment().local_ranks(), 1, session.control().size());
   return {kHostIsDevice ? on_host : device_memory().free / ranks_a_gpu(session), on_host};
 }
 
-/// The least that any rank has.
+/// The least room of any rank.
 plan::DeviceAndHost least_room(Session& session) {
   plan::DeviceAndHost least = room_of(session);
   for (const plan::DeviceAndHost& room : distributed::from_all_ranks(session.control(), least)) {
@@ -50,7 +51,7 @@ std::string advice_for_training(Session& session, int num_ranks, std::int64_t da
   return fit ? "it fits with " + plan::text_of(fit->changes) : "nothing fits: use more ranks or a smaller model";
 }
 
-/// Weights in shards, micro-batches of one sequence, then both.
+/// Tries sharded weights, micro-batches of one sequence, then both; the first that fits is the advice.
 std::string advice_for_weights(Session& session, const train::Settings& settings, const plan::DeviceAndHost& room) {
   struct Change {
     bool shards, one_sequence;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// gpu_driver.hpp: what the NVIDIA driver says of itself and its GPUs, asked before the CUDA runtime is used, and
-// whether a CUDA program of a given architecture and toolkit can run there.
+// gpu_driver.hpp: the versions of the NVIDIA driver and the capability of its GPUs, read before the CUDA runtime is
+// used, and whether a CUDA program of a given architecture and toolkit can run there.
 #pragma once
 #include <string>
 
@@ -16,7 +16,7 @@ struct GpuDriver {
 /// Opens libcuda.so.1. Never throws.
 GpuDriver gpu_driver();
 
-/// A CUDA program, as it was built.
+/// The build of a CUDA program.
 struct CudaBuild {
   int architecture = 0;  ///< 80: kernels are compiled for sm_80; 0: none
   int toolkit = 0;       ///< 13000: by CUDA 13.0

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// peer_watch.cpp: the board's file in /dev/shm, its mutexes, and the thread that waits for a peer's.
+// peer_watch.cpp: the board's file in /dev/shm, its mutexes, and the thread that waits for a peer's mutex.
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -29,7 +29,7 @@ std::string process_space() {
   return io::host_name() + "/" + (length > 0 ? std::string(name.data(), static_cast<std::size_t>(length)) : "");
 }
 
-/// The path of a new file of that size whose pages exist; "" without room.
+/// The path of a new file of that size with allocated pages; "" without room.
 std::string new_file(std::size_t bytes) {
   std::string path = "/dev/shm/kozero-XXXXXX";
   const int file = ::mkostemp(path.data(), O_CLOEXEC);

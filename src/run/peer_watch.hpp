@@ -13,17 +13,16 @@
 
 namespace kozero::run {
 
-// Memory that the ranks of a node share, with one robust mutex per rank, which the rank's main thread holds while it
-// lives. When the thread dies by whatever cause, the kernel wakes a waiter before it frees the process's memory and
-// closes its files (set_robust_list(2)). The launcher notices the death by a closed file, kills the other ranks and
-// leaves them about a millisecond: too short for pidfd_open(2), which tells at the very end of the exit.
-
+/// Memory that the ranks of a node share, with one robust mutex per rank, which the rank's main thread holds while it
+/// lives. When the thread dies by whatever cause, the kernel wakes a waiter before it frees the process's memory and
+/// closes its files (set_robust_list(2)). The launcher notices the death by a closed file, kills the other ranks and
+/// leaves them about a millisecond: too short for pidfd_open(2), which tells at the very end of the exit.
 class LifeBoard {
  public:
   /// Collective. This thread holds the mutex of this rank from here on. If /dev/shm has no room for a page, the board
   /// is empty and no death is seen.
   explicit LifeBoard(distributed::Communicator& comm);
-  /// This rank leaves the board. In the thread that made it.
+  /// This rank leaves the board. Must be called by the thread that made the board.
   ~LifeBoard();
   LifeBoard(const LifeBoard&) = delete;
   LifeBoard& operator=(const LifeBoard&) = delete;
@@ -50,7 +49,7 @@ class PeerWatch {
  public:
   /// Calls `died`, once, on a thread of its own, if the peer is the first of this node to die. `board` outlives it.
   PeerWatch(const LifeBoard& board, int peer, std::function<void()> died);
-  /// Returns when `died` is not running and never will be. Not from `died` itself.
+  /// Returns when `died` is not running and will never run. Must not be called from `died`.
   ~PeerWatch();
   PeerWatch(const PeerWatch&) = delete;
   PeerWatch& operator=(const PeerWatch&) = delete;

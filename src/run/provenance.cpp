@@ -67,7 +67,7 @@ std::string json_of(const Facts& facts) {
 }
 
 std::string text_override(const std::string& key, const std::string& value) {
-  // A number, a date, a list and the like are TOML; a path or a word is not, and is taken as it is.
+  // A number, a date, a list and the like are TOML; a path or a word is not, and needs no quotes.
   const bool is_path = value.find('/') != std::string::npos;
   const bool is_word = !value.empty() && std::isalpha(static_cast<unsigned char>(value[0])) != 0 && value != "true" &&
                        value != "false" && value != "inf" && value != "nan";

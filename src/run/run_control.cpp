@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// run_control.cpp: locks and status of a run's folder, requests to stop, and failures recorded by several threads.
 #include <fmt/format.h>
 #include <algorithm>
 #include <cerrno>
@@ -25,8 +26,8 @@ constexpr auto kFolderInterval = std::chrono::seconds(1);
 constexpr auto kStatusInterval = std::chrono::seconds(5);
 constexpr int kPreempted = static_cast<int>(Failure::preempted);
 
-/// run.dir where the run may go on in it, else "": a path may name the run, a checkpoint or file in it, or a file of
-/// that checkpoint.
+/// run.dir if the run may continue in it, else "". checkpoint.resume may name the run, a checkpoint or file in it, or a
+/// file of that checkpoint.
 std::string folder_to_continue(const io::Deck& deck) {
   const std::string run_dir = io::without_trailing_slash(deck.run.dir);
   const std::string& resume = deck.checkpoint.resume;
@@ -49,13 +50,13 @@ std::vector<io::RankProcess> processes_of_all_ranks(distributed::Communicator& c
   return processes;
 }
 
-/// The largest number of a stop signal that any rank noted, 0 without one. Collective.
+/// The largest number of a stop signal that any rank noted; 0 if none. Collective.
 int largest_signal(distributed::Communicator& comm) {
   const auto signals = distributed::from_all_ranks(comm, stop_signal());
   return *std::max_element(signals.begin(), signals.end());
 }
 
-/// "[rank 1] error: what" without what is before the text.
+/// "[rank 1] error: what" without the beginning: "what".
 std::string text_of(const std::string& line) {
   for (const std::string_view before : {"] error: ", "] "}) {
     const auto found = line.find(before);
@@ -66,10 +67,10 @@ std::string text_of(const std::string& line) {
 
 }  // namespace
 
-/// What a thread that reports a failure may still need when the run is gone.
+/// Data that a thread may need to report a failure after the run object is destroyed.
 struct RunControl::Shared {
   std::atomic<std::int64_t> step{0};
-  std::atomic<bool> lone{true};  ///< only this rank meets what is reported
+  std::atomic<bool> lone{true};  ///< only this rank has seen the reported error
 };
 
 RunControl::RunControl(Session& session, io::Log& log, StartedAs started)
@@ -124,7 +125,7 @@ void RunControl::enter(const std::string& folder, std::int64_t step) {
   record_ = std::make_shared<io::RunRecord>(folder, processes_);
   record_failures();
   {
-    // A rank that a signal ends records that, and must not do so before rank 0 writes that the run is at work. So rank
+    // A rank that a signal ends records the fact, and must not do so before rank 0 writes the status "running". So rank
     // 0 writes while all ranks hold their signals.
     const auto held = hold_stop_signals();
     distributed::agreed(control_, [] {});
@@ -148,8 +149,8 @@ void RunControl::watch_peer() {
   const auto pid = record_->ranks()[static_cast<std::size_t>(peer)].pid;
   peer_ = std::make_unique<PeerWatch>(*board_, peer, [record = record_, shared = shared_, rank, peer, pid] {
     const std::string why = "its process " + std::to_string(pid) + " ended without a word: killed, or crashed";
-    if (!record->write_failure_note(peer, shared->step, why)) return;  // it said why itself, or the run is over
-    shared->lone = false;                                              // the word on the peer is all there is to say
+    if (!record->write_failure_note(peer, shared->step, why)) return;  // it left a note, or the run is over
+    shared->lone = false;                                              // the line on the peer is the whole report
     constexpr int kLost = static_cast<int>(Failure::communication);
     report_failure(kLost, failure_line(rank, kLost, record->name_of(peer) + ": " + why));
     distributed::Environment::abort(kLost);
@@ -167,7 +168,7 @@ void RunControl::record_failed_start(const std::string& folder) {
   const bool is_finished = io::status_of_run(folder).state == "finished";
   set_failure_reporter([record, is_finished](int status, const std::string& line) {
     record->log(line);
-    if (is_finished) return;  // a resume that was refused changes nothing of the run
+    if (is_finished) return;  // a rejected resume does not change the run
     record->end({status == kPreempted ? "preempted" : "failed", text_of(line), 0, status});
   });
 }

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// run_log.cpp: the banner's lines from settings and deck, the rows of metrics, and the closing lines.
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
@@ -108,7 +109,7 @@ std::string multiplier_text(const Banner& banner) {
   return fmt::format("{} tuned by {} ({} kinds)", name, banner.deck.run.tuning, kernels::product_algorithms().size());
 }
 
-/// "AMX"; "none" where the network has none.
+/// "AMX"; "none" if the network has no attention.
 std::string attention_text(const Banner& banner) {
   const auto& model = banner.settings.model;
   if (!architecture(model.arch).decoder) return "none";
@@ -131,7 +132,7 @@ std::string precision_line(const Banner& banner) {
                    name_of(precision), products, attention);
 }
 
-/// The defaults that decide how well a model trains and what a stopped run leaves; "" if the deck gives them all.
+/// The defaults in force for keys that decide training quality and checkpoints; "" if the deck gives all of them.
 std::string defaults_line(const Banner& banner) {
   const auto& deck = banner.deck;
   std::string text;
@@ -352,7 +353,7 @@ void RunLog::say_evaluation() {
 void RunLog::say_sample() {
   const Phase phase("sampling");
   if (data_.tokenizer == nullptr) return;
-  if (settings_.offload.parameters == MemorySource::Kind::disk) {  // each token would read all weights from there
+  if (settings_.offload.parameters == MemorySource::Kind::disk) {  // each token would read all weights from the disk
     log_.say(
         fmt::format("no sample of what it writes: its weights lie on a disk; kozero generate {} has them in memory",
                     start_.folder()));

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// run_log.hpp: what a training run counts, prints and records: banner, a row of metrics.jsonl per step, evaluations,
-// memory, and the closing lines.
+// run_log.hpp: the output of a training run: banner, a row of metrics.jsonl per step, evaluations, memory, and the
+// closing lines.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -17,28 +17,28 @@ namespace kozero::run {
 
 class RunLog {
  public:
-  /// `start` outlives it. Collective.
+  /// `start` must outlive the object. Collective.
   explicit RunLog(RunStart& start);
 
   [[nodiscard]] const RunSummary& summary() const { return summary_; }
   /// The last step that is complete.
   [[nodiscard]] std::int64_t step() const { return summary_.steps; }
-  /// Predicted up to step().
+  /// Tokens predicted up to step().
   [[nodiscard]] std::int64_t tokens() const { return tokens_; }
 
   void say_banner();
-  /// Steps begin, after those of the resume point.
+  /// The first step of this process begins.
   void begin_steps();
   /// Counts the step's loss, tokens and time, and returns its row. `stall_s`: seconds that saving stalled training.
   io::StepMetrics count(const train::StepResult& result, double seconds, double epoch, double stall_s);
   void say_skipped(const train::StepResult& result, double next_scale);
 
-  /// Whether the loss is measured after this step; `is_saved`: the step's state will be saved.
+  /// Whether the validation loss is due after this step. `is_saved`: the step's state will be saved.
   [[nodiscard]] bool evaluation_due(std::int64_t step, bool is_saved) const { return validation_.due(step, is_saved); }
   /// The validation loss of the step's state; nullopt if a signal came meanwhile. Collective.
   std::optional<double> evaluate_after(std::int64_t step);
 
-  /// After the last step: the median of tokens per second.
+  /// After the last step: computes the median of tokens per second.
   void end_steps();
   /// Collective.
   void say_memory();
@@ -48,7 +48,7 @@ class RunLog {
   void say_sample();
 
  private:
-  /// Operations of the model over those that the GPUs could have done.
+  /// The model's operations over the published peak of the GPUs.
   [[nodiscard]] std::optional<double> utilisation(double tokens_per_s) const;
 
   RunStart& start_;

@@ -22,7 +22,7 @@
 namespace kozero::run {
 namespace {
 
-constexpr const char* kTuningFile = "tuning.toml";  // what run.tuning named, beside the deck
+constexpr const char* kTuningFile = "tuning.toml";  // a copy of run.tuning's file, beside the deck
 
 /// "wte.weight, wpe.weight, h.0.ln_1.weight and 9 more tensors"
 std::string first_of(const std::vector<std::string>& tensors) {
@@ -59,7 +59,7 @@ RunStart::RunStart(Session& session, const StartedAs& started)
     throw Error(Failure::deck, other + "; refused by data.strict = true", Error::Seen::by_all_ranks);
   }
   if (!data_check_->done()) data_check_->start();
-  on_ranks_.emplace(session, settings_, data_.vocab, [&] {  // a refusal leaves no folder
+  on_ranks_.emplace(session, settings_, data_.vocab, [&] {  // an error leaves no folder
     create_folder();
     if (deck_.zero.offload_dir.empty()) settings_.offload.folder = folder_;
   });

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// run_start.hpp: the start of a training run, fresh or resumed, and what stays the same until its end.
-//   RunStart start(session, started);   the run's folder is locked and made, its data are open, its memory is taken
+// run_start.hpp: the start of a training run, fresh or resumed, and the parts that stay the same until its end.
+//   RunStart start(session, started);   locks and makes the run's folder, opens the data, allocates the memory
 //   start.fill_state();                 initial weights, or the state of the resume point
 // The constructor is collective, as are the member functions that say so. Throws Error, seen by all ranks.
 #pragma once
@@ -28,8 +28,8 @@ namespace kozero::run {
 
 class RunStart {
  public:
-  /// Locks the run's folder if it may be continued, opens the data, plans and takes the memory, creates the folder.
-  /// Throws Error before any large memory is taken if the plan does not fit.
+  /// Locks the run's folder if it may be continued, opens the data, plans and allocates memory, creates the folder.
+  /// Throws Error before any large allocation if the plan does not fit.
   RunStart(Session& session, const StartedAs& started);
   RunStart(const RunStart&) = delete;
   RunStart& operator=(const RunStart&) = delete;
@@ -71,19 +71,20 @@ class RunStart {
  private:
   void create_folder();
   void continue_folder();
-  /// If run.dir was taken: how the newest run there stands, what goes on with it, and this run's folder; else "".
+  /// If run.dir had a run: the status of the newest run there, the command that continues it, and this run's folder;
+  /// else "".
   [[nodiscard]] std::string note_on_other_run() const;
-  /// Gives log, metrics and deck of a run that saved no checkpoint other names; returns these, for a line.
+  /// Renames log, metrics and deck of an earlier run without a checkpoint; returns the new names, for a line.
   [[nodiscard]] std::string set_aside_run_before() const;
   [[nodiscard]] std::map<std::string, std::string> texts_of_small_files() const;
-  /// A text that says so if the training data are others than the resume point's, else "".
+  /// A note if the training data differ from the resume point's, else "".
   [[nodiscard]] std::string other_data() const;
   [[nodiscard]] train::ResumePoint find_resume_point() const;
   /// The state of the checkpoint that the run resumes from, or of a newer one if another run's trainer removes it
-  /// meanwhile. Returns the optimizer states that it lacks.
+  /// meanwhile. Returns the names of optimizer states that the checkpoint lacks.
   io::AbsentState load_resume_point();
 
-  MemoryUse memory_use_;  // first: before anything is taken
+  MemoryUse memory_use_;  // first: before any allocation
   Session& session_;
   const io::Deck& deck_;
   distributed::Communicator& control_;

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// saving.cpp: when a save is due, the waits for saves, and the outcome of each: a log line, a warning or an error.
 #include <fmt/format.h>
 #include <algorithm>
 #include <chrono>
@@ -19,8 +20,9 @@ std::string failure_text(const train::SaveReport& report) {
   return fmt::format("the checkpoint of step {}: {}", report.step, report.problem->what());
 }
 
-/// Where one thread alone may call MPI no heartbeat tells a slow disk from a lost rank: the longer time holds for both.
-/// A save beside the training has no limit of its own: the training waits for it. A synchronous one has.
+/// If only one thread may call MPI, no heartbeat distinguishes a slow disk from a lost rank, so the longer timeout
+/// holds for both. A synchronous save has a time limit of its own; an asynchronous one has not, since the training
+/// waits for it.
 std::unique_ptr<distributed::Communicator> saver_communicator(Session& session, bool asynchronous) {
   const io::Deck& deck = session.deck();
   const double timeout_s = can_save_beside(session.environment())
@@ -61,7 +63,7 @@ void Saving::save(const io::CheckpointRecord& record, std::map<std::string, std:
   distributed::agreed(control_, [&] { folder_->require(); });
   saver_.begin(order);
   stall_s_ += std::chrono::duration<double>(Clock::now() - start).count();
-  // Its report is here already; a rank that hangs would not come to an agreement on it.
+  // The report exists already; a rank that hangs would not reach an agreement on it.
   if (!saver_.asynchronous()) conclude(*saver_.wait());
 }
 
@@ -70,7 +72,7 @@ void Saving::look() {
 }
 
 void Saving::finish() {
-  // A run whose last save hangs cannot end well: its thread cannot be left.
+  // A run whose last save hangs cannot end in good order, since the save's thread does not end.
   if (!await_last(keys_.io_timeout_s)) refuse_hanging(true);
   if (!left_out_) return;
   saver_.begin(*std::exchange(left_out_, std::nullopt));
@@ -97,8 +99,8 @@ void Saving::refuse_hanging(bool stops) const {
              "\"continue\")");
     return;
   }
-  // No rank can leave a thread that hangs in a call of the system, so nothing is unwound: rank 0 reports and ends the
-  // job; the others end by themselves where that does not reach them.
+  // A thread that hangs in a system call cannot be ended, so nothing is unwound: rank 0 reports and ends the job. The
+  // others end by themselves if rank 0's abort does not reach them.
   constexpr auto kStatus = static_cast<int>(Failure::write);
   constexpr std::chrono::seconds kAbortReachesAll{10};
   if (control_.rank() == 0) {
@@ -116,9 +118,9 @@ void Saving::conclude(const train::SaveReport& report) {
   }
   const Error& problem = *report.problem;
   const auto seen = problem.seen_by_all_ranks() ? Error::Seen::by_all_ranks : Error::Seen::by_this_rank;
-  // A failure that only this rank met is one of a rank that hangs: training cannot go on with it.
+  // If only this rank has seen the failure, another rank hangs, and training cannot continue.
   if (problem.failure() != Failure::write || keys_.on_error == "stop" || !problem.seen_by_all_ranks()) {
-    const bool lost = problem.failure() == Failure::communication;  // whose text ends in lines on each rank
+    const bool lost = problem.failure() == Failure::communication;  // its text ends in one line per rank
     throw Error(problem.failure(), failure_text(report) + (lost ? "" : "; older checkpoints are as they were"), seen);
   }
   log_.say("warning      " + failure_text(report) + "; training goes on (checkpoint.on_error = \"continue\")");

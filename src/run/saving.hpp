@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// saving.hpp: a run's checkpoints by the deck's [checkpoint] keys: when, how, and what is said of each.
-//   after each step: look(), then save(...) where due(step); at the end finish()
-// A save that fails is told of on the next look, on all ranks: it ends the run with Error(write), or is a warning where
-// checkpoint.on_error = "continue". A lost rank ends it in any case. A save that training waits for longer than
-// checkpoint.io_timeout_s has failed too; until its thread comes back no other is begun.
+// saving.hpp: a run's checkpoints by the deck's [checkpoint] keys: when and how they are saved, and the log lines.
+//   after each step: look(), then save(...) if due(step); at the end finish()
+// The next look() reports a failed save on all ranks: it ends the run with Error(write), or is a warning if
+// checkpoint.on_error = "continue". A lost rank always ends the run. A save for which training waits longer than
+// checkpoint.io_timeout_s has failed too; no further save begins until its thread returns.
 #pragma once
 #include <chrono>
 #include <memory>
@@ -21,19 +21,19 @@ namespace kozero::run {
 
 class Saving {
  public:
-  /// Of the run in `folder`, whose lock outlives this. Collective.
+  /// For the run in `folder`, whose lock must outlive the object. Collective.
   Saving(Session& session, train::Engine& engine, io::Log& log, std::shared_ptr<const io::HeldFolder> folder);
 
   /// Whether a save follows this step, which may be the run's last.
   [[nodiscard]] bool due(std::int64_t step, bool last) const;
-  /// Waits for the save before, then begins this one. `texts`: small files, rank 0's. `prune`: older checkpoints beyond
-  /// checkpoint.keep are removed after it; not while steps are left out, when the newest ones may hold a ruined state.
+  /// Waits for the save before, then begins this one. `texts`: rank 0's small files. `prune`: then removes checkpoints
+  /// beyond checkpoint.keep; false while steps are skipped, since the newest checkpoints may have a ruined state.
   void save(const io::CheckpointRecord& record, std::map<std::string, std::string> texts, bool prune);
-  /// Tells of a save that has ended on all ranks. Collective.
+  /// Reports a save that has ended on all ranks. Collective.
   void look();
-  /// After the last step: waits for the last save and tells of it, and makes up for one that was left out.
+  /// After the last step: waits for the last save and reports it, then saves a state that was left out.
   void finish();
-  /// The last step whose checkpoint is complete; -1 where none was saved.
+  /// The last step whose checkpoint is complete; -1 if none was saved.
   [[nodiscard]] std::int64_t saved_step() const { return saved_step_; }
   /// Seconds that saving stalled training since the last call.
   [[nodiscard]] double take_stall() { return std::exchange(stall_s_, 0.0); }
@@ -41,12 +41,12 @@ class Saving {
  private:
   using Clock = std::chrono::steady_clock;
 
-  /// Waits for a save that is under way, `longest_s` at most. False where it hangs and the run goes on. Collective.
+  /// Waits for the save under way, at most `longest_s`. Returns false if it hangs and the run continues. Collective.
   bool await_last(double longest_s);
-  /// Ends the job where it `stops` the run, else warns.
+  /// Ends the job if `stops`, else warns.
   void refuse_hanging(bool stops) const;
   void tell(const train::SaveReport& report) const;
-  /// Reports a save that has ended; throws where it failed and that ends the run.
+  /// Reports a save that has ended; throws if its failure ends the run.
   void conclude(const train::SaveReport& report);
 
   const io::CheckpointKeys& keys_;
@@ -57,13 +57,13 @@ class Saving {
   Clock::time_point last_begin_ = Clock::now();
   std::int64_t saved_step_ = -1;
   double interval_s_ = 0.0;  ///< between the last two saves' beginnings
-  double waited_s_ = 0.0;    ///< by the save under way, for the one before it
+  double waited_s_ = 0.0;    ///< time that the save under way waited for the one before
   double stall_s_ = 0.0;
-  std::optional<train::SaveOrder> left_out_;  ///< the newest, because the one before hangs
-  bool hangs_ = false;                        ///< the save under way was waited for in vain
+  std::optional<train::SaveOrder> left_out_;  ///< the newest save that did not begin, since the one before hangs
+  bool hangs_ = false;                        ///< the wait for the save under way timed out
 };
 
-/// Whether a save may run beside the training: any thread may call MPI, or no other rank is there to be called.
+/// Whether a save may run beside the training: any thread may call MPI, or there is one rank.
 bool can_save_beside(const distributed::Environment& environment);
 
 }  // namespace kozero::run

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// session.cpp: construction of a session.
+// session.cpp: the order of a session's start: launch checks, deck, device, Kokkos, communicators.
 #include <iostream>
 #include <utility>
 

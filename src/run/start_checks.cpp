@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 
 const char* environment_variable(const char* name) { return std::getenv(name); }
 
-/// Throws `refusal`(rank 0's text) where this rank's text is another.
+/// Throws `refusal`(rank 0's text) if this rank's text differs from rank 0's.
 void require_rank_0s(distributed::Communicator& comm, const std::string& mine,
                      const std::function<std::string(const std::string& first)>& refusal) {
   const std::string first = comm.broadcast_control(mine);
@@ -45,7 +45,7 @@ std::string ranks_0_and_mine(const distributed::Communicator& comm) {
   return "ranks 0 and " + std::to_string(comm.rank());
 }
 
-/// Where the run's folder is, or will be made.
+/// Throws Error(write) unless the run's folder, or the folder of a new run, can be written.
 void require_writable_paths(const io::Deck& deck) {
   const std::string dir = io::without_trailing_slash(deck.run.dir);
   io::require_no_dangling_link(dir);
@@ -61,7 +61,7 @@ void require_writable_paths(const io::Deck& deck) {
   }
 }
 
-/// What the run's first save takes: a checkpoint, or the weights file at its end.
+/// Bytes of the run's first save: a checkpoint, or the weights file at its end.
 std::int64_t bytes_of_save(const io::Deck& deck, std::int64_t vocab) {
   MemoryLedger ledger(MemoryLedger::Mode::plan);
   const auto comm = distributed::make_planned_communicator("self", 0, 1, ledger);
@@ -73,7 +73,7 @@ std::int64_t bytes_of_save(const io::Deck& deck, std::int64_t vocab) {
   return io::checkpoint_bytes(engine->parameters(), contents);
 }
 
-/// Returns a warning where checkpoint.on_error = "continue". On this process alone.
+/// Returns a warning if checkpoint.on_error = "continue", else throws. Checks only this process.
 std::string require_disk(const io::Deck& deck, std::int64_t vocab) {
   const std::int64_t needed = bytes_of_save(deck, vocab);
   const std::int64_t free = io::free_disk_bytes(deck.run.dir);
@@ -161,7 +161,7 @@ void require_same_program(distributed::Communicator& comm) {
 
 void require_same_deck(const io::Deck& deck, distributed::Communicator& comm) {
   io::Deck here = deck;
-  here.run.device = device_of_this_program();  // auto may have come out differently on another node
+  here.run.device = device_of_this_program();  // auto may select another device on another node
   const std::string mine = io::fingerprint(here);
   require_rank_0s(comm, mine, [&](const std::string& first) {
     return fmt::format("{} disagree on {}: give every rank the same deck and overrides", ranks_0_and_mine(comm),

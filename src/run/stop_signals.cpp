@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// stop_signals.cpp: the thread that takes stop signals from a signalfd.
+// stop_signals.cpp: the thread that reads stop signals from a signalfd, and the phases that decide its action.
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
@@ -24,8 +24,6 @@
 #include "io/deck/deck.hpp"
 
 namespace kozero::run {
-
-// Process-wide, as signals are. One thread reads a signalfd; no handler exists.
 
 namespace {
 
@@ -51,7 +49,7 @@ struct Signals {
   std::mutex mutex;                // protects the members below
   StopActions actions;
   std::string where = "before the run began";
-  sigset_t killing{};  // blocked so far, but not in run.stop_signals: their default action is wanted
+  sigset_t killing{};  // blocked, but not in run.stop_signals: to be unblocked
 };
 
 constinit sigset_t ignored_at_start{};  // set before any constructor has run
@@ -91,7 +89,8 @@ void end_job(int status, const std::string& what, bool noted) {
     actions = signals().actions;
     where = signals().where;
   }
-  // A launcher hands a signal on to all ranks. Rank 0 ends the job and says why; another rank does if rank 0 does not.
+  // A launcher forwards a signal to all ranks. Rank 0 ends the job and reports it; another rank does if rank 0 does
+  // not.
   if (actions.rank > 0) std::this_thread::sleep_for(kFirstRankPatience);
   const std::string again = actions.command.empty() ? "" : "; to run it again: " + actions.command;
   const std::string line = status == kSecondInterrupt ? what : what + " " + where + again;
@@ -100,7 +99,7 @@ void end_job(int status, const std::string& what, bool noted) {
   _exit(status);
 }
 
-/// Takes the signals that have arrived. Returns false if none arrived and no phase changed within `milliseconds`.
+/// Reads the signals that have arrived. Returns false if none arrived and no phase changed within `milliseconds`.
 bool wait_for_signals(int milliseconds) {
   Signals& mine = signals();
   std::array<struct pollfd, 2> either = {{{mine.arrivals, POLLIN, 0}, {mine.wake, POLLIN, 0}}};
@@ -168,7 +167,7 @@ bool trains(const char* command) { return command != nullptr && std::string_view
 void prepare_signals(char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` fails with EFBIG: a failed write like any other
   if (!trains(argv[1])) return;
-  std::signal(SIGPIPE, SIG_IGN);  // training goes on when nobody reads standard output any more (io::Log)
+  std::signal(SIGPIPE, SIG_IGN);  // training continues if standard output is closed (io::Log)
   sigset_t stops;
   sigemptyset(&stops);
   for (const auto& [name, signal] : kNames) {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// trace.cpp: the search for the first difference, tensors gathered from their shards, and traces as CBOR files.
+// trace.cpp: the search for the first difference, tensors gathered from shards, and traces in CBOR files.
 #include <fmt/format.h>
 #include <algorithm>
 #include <bit>
@@ -81,7 +81,7 @@ std::vector<float> whole_tensor(const ParameterTable& table, int tensor,
 namespace {
 
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 36;
-constexpr std::size_t kMostElements = std::size_t{1} << 25;  // of weights in a file, which name the first that differs
+constexpr std::size_t kMostElements = std::size_t{1} << 25;  // weights in a file, to find the first that differs
 
 std::vector<std::uint64_t> bits_of(const std::vector<double>& values) {
   std::vector<std::uint64_t> bits;
@@ -134,7 +134,7 @@ Trace read_trace(const std::string& path) {
         (trace.weights.empty() || trace.weights.size() == trace.tensors.size()) &&
         std::ranges::all_of(trace.hashes, [&](const auto& of_step) { return of_step.size() == trace.tensors.size(); });
     if (is_whole) return trace;
-  } catch (const nlohmann::json::exception&) {  // said below
+  } catch (const nlohmann::json::exception&) {  // reported below
   }
   throw Error(Failure::input, path + ": no whole trace of verify; remove it to have it written anew");
 }

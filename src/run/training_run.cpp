@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// training_run.cpp: a whole run: the start; steps with metrics, evaluations and checkpoints; the weights file, the
-// closing evaluation and a sample.
+// training_run.cpp: a training run in order: the start; steps with metrics, evaluations and checkpoints; the weights
+// file, the closing evaluation and a sample.
 #include <fmt/format.h>
 #include <chrono>
 #include <new>
@@ -35,19 +35,20 @@ class TrainingRun {
   TrainingRun(Session& session, const StartedAs& started)
       : start_(session, started), saving_(session, engine_, start_.log(), start_.held_folder()), run_log_(start_) {}
 
-  /// Throws Error that was reported already, while nothing was destroyed: members may wait for a disk or a rank.
+  /// Throws Error after reporting it, since the destruction of members may wait for a disk or a rank.
   RunSummary execute();
 
  private:
   void run_to_the_end();
   void train_all_steps();
-  /// After a stop signal, or within a step: the step's checkpoint, or the weights, and nothing more.
+  /// After a stop signal, or within a step: saves the step's checkpoint, or the weights, and nothing else.
   [[noreturn]] void stop_at_once();
-  /// The ranks agreed to stop within a step: the state is that of the step before, which is saved if it was not.
+  /// The ranks agreed to stop within a step: saves the state of the step before, unless it is saved.
   void save_before_interruption(const train::StepResult& interrupted);
-  /// The run ends before its last step, in good order: what it leaves, and the command that goes on.
+  /// The error of a run that stops before its last step in good order: what it saved, and the command that continues
+  /// it.
   [[nodiscard]] Error stopped();
-  /// "its checkpoint is run/step_000000012": what is left for a resume. Called after the last save.
+  /// "its checkpoint is run/step_000000012": the state for a resume. Called after the last save.
   [[nodiscard]] std::string saved_text() const;
   /// metrics.jsonl cannot be written: saves what can be saved. Throws the reason on all ranks.
   [[noreturn]] void stop_without_metrics();
@@ -61,7 +62,7 @@ class TrainingRun {
   io::Log& log_ = start_.log();
   Saving saving_;
   RunLog run_log_;
-  bool is_saved_already_ = false;  ///< the checkpoint of an interruption was there, such as the one resumed from
+  bool is_saved_already_ = false;  ///< an interruption's checkpoint existed, e.g. the resume point
 };
 
 RunSummary TrainingRun::execute() {
@@ -193,7 +194,7 @@ void TrainingRun::stop_without_metrics() {
     if (deck_.checkpoint.every == 0) save_weights();
     saving_.finish();
     saved = saved_text();
-  } catch (const Error& problem) {  // the same disk may be full for it too
+  } catch (const Error& problem) {  // the same disk may be full
     if (problem.failure() != Failure::write || !problem.seen_by_all_ranks()) throw;
     saved = problem.what();
   }

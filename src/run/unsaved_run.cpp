@@ -31,7 +31,7 @@
 namespace kozero::run {
 namespace {
 
-/// Nothing is saved, so nothing is staged.
+/// A deck without staging, since nothing is saved.
 io::Deck without_saving(io::Deck deck) {
   deck.checkpoint.async = false;
   return deck;
@@ -53,7 +53,7 @@ nlohmann::json rows_of(const std::string& path) {
   return rows;
 }
 
-/// As rank 0 reads them. Collective.
+/// The steps of metrics.jsonl, which rank 0 reads. Collective.
 std::map<std::int64_t, Logged> logged_steps(const std::string& path, distributed::Communicator& comm) {
   const auto number = [](const nlohmann::json& value) {
     return value.is_null() ? std::nullopt : std::optional(value.get<double>());
@@ -71,7 +71,7 @@ bool same_bits(const std::optional<double>& logged, double value) {
   return std::bit_cast<std::uint64_t>(*logged) == std::bit_cast<std::uint64_t>(value);
 }
 
-/// The rank count of the run's last start; 0 where neither ranks.json nor the deck says.
+/// The rank count of the run's last start, from ranks.json or the deck; 0 if unknown.
 std::int64_t ranks_of(const std::string& run, const io::Deck& deck) {
   constexpr std::int64_t kMostBytesOfRanks = 64 << 20;
   const std::string path = run + "/" + io::kRanksFile;
@@ -82,7 +82,7 @@ std::int64_t ranks_of(const std::string& run, const io::Deck& deck) {
   return deck.run.ranks > 1 ? deck.run.ranks : 0;
 }
 
-/// The checkpoint's step by its manifest; -1 where that cannot be read.
+/// The checkpoint's step from its manifest; -1 if the manifest cannot be read.
 std::int64_t step_of(const std::string& folder) {
   try {
     return io::read_manifest(folder).record.step;
@@ -91,7 +91,7 @@ std::int64_t step_of(const std::string& folder) {
   }
 }
 
-/// Newest first, with their steps, as rank 0 sees them.
+/// Checkpoints with their steps, newest first, as rank 0 sees them. Collective.
 std::vector<std::pair<std::int64_t, std::string>> checkpoints_of(const std::string& run,
                                                                  distributed::Communicator& comm) {
   const auto mine = distributed::agreed(comm, [&] {
@@ -103,18 +103,18 @@ std::vector<std::pair<std::int64_t, std::string>> checkpoints_of(const std::stri
   return nlohmann::json::parse(comm.broadcast_control(mine)).get<std::vector<std::pair<std::int64_t, std::string>>>();
 }
 
-/// What the run's newest checkpoint that can be read says of its sums; nothing where none does.
+/// The record of the order of sums in the run's newest readable checkpoint; empty if there is none.
 std::map<std::string, std::string> recorded_exactness(const std::string& run) {
   for (const auto& folder : io::checkpoints_in(run)) {
     try {
       return io::read_manifest(folder).record.exactness;
-    } catch (const Error&) {  // an older one may be whole
+    } catch (const Error&) {  // an older checkpoint may be intact
     }
   }
   return {};
 }
 
-/// Why the run's bits are those of its number of ranks alone; "" where any number gives them.
+/// Why the run's bits depend on its number of ranks; "" if they do not.
 std::string bound_to_rank_count(const std::string& run, const io::Deck& deck) {
   if (deck.train.batch_scaling != "none") return "train.batch_scaling makes its batch depend on their number";
   if (deck.train.accumulate > 0) return "train.accumulate makes its batch depend on their number";
@@ -132,7 +132,7 @@ std::string bound_to_rank_count(const std::string& run, const io::Deck& deck) {
   return order == train::kRankOrder ? "" : order + " adds in an order that depends on their number";
 }
 
-/// Collective. Throws Error(deck), seen by all ranks.
+/// Throws Error(deck), seen by all ranks, if the bits depend on the rank count and this count is another. Collective.
 void require_rank_count(const std::string& run, const io::Deck& deck, std::int64_t step,
                         distributed::Communicator& comm) {
   const auto ranks = distributed::broadcast_value(
@@ -179,7 +179,7 @@ class Replay {
                 Error::Seen::by_all_ranks);
   }
 
-  /// The first difference, "" where there is none.
+  /// The first difference; "" if there is none.
   std::string execute();
 
  private:
@@ -317,7 +317,7 @@ void replay(const distributed::Environment& environment, const std::string& run,
     const auto checkpoints = checkpoints_of(run, comm);
     const bool starts_there = std::any_of(checkpoints.begin(), checkpoints.end(),
                                           [&](const auto& found) { return found.first >= 0 && found.first < step; });
-    if (starts_there) deck.model.init = train::kRandom;  // a checkpoint holds the weights
+    if (starts_there) deck.model.init = train::kRandom;  // the checkpoint has the weights
     return with_initial_model(std::move(deck), comm);
   });
   const std::string first = Replay(session, run, step).execute();

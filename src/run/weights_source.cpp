@@ -30,7 +30,7 @@ using Kind = WeightsSource::Kind;
 
 constexpr std::int64_t kMaxDeckBytes = std::int64_t{16} << 20;
 
-/// What this process finds.
+/// Resolves the path on this process.
 WeightsSource found(const std::string& path, train::Which which) {
   const train::NamedPath named = train::named_path(path);
   if (which == train::Which::latest && named.kind == train::NamedPath::Kind::hugging_face) {
@@ -57,10 +57,10 @@ bool names_device(const std::string& override) {
          override.starts_with("run.tuning=");
 }
 
-/// The folder's own name, of "models/x/" too.
+/// The folder's own name, also for "models/x/".
 std::string name_of_folder(const std::string& path) { return fs::weakly_canonical(fs::path(path)).filename().string(); }
 
-/// A folder that was replaced between two ranks' looks, or differs between their nodes, would be mixed unnoticed.
+/// Throws if ranks see different files: the folder was replaced meanwhile, or differs between nodes.
 void require_same_bytes(const huggingface::FolderWeights& folder, const WeightsSource& source,
                         distributed::Communicator& comm) {
   const std::string mine = distributed::agreed(comm, [&] { return folder.fingerprint(); });
@@ -89,7 +89,7 @@ void load_folder(const WeightsSource& source, train::Evaluator& evaluator, distr
 
 std::string named(const io::Deck& deck) { return "model.init = \"" + deck.model.init + "\""; }
 
-/// Copies the keys of the model that `from` gives and `deck` leaves out. A preset speaks for all of them.
+/// Copies the keys of the model that `from` gives and `deck` leaves out. A preset in the deck sets all of them.
 void fill_missing_keys(io::Deck& deck, io::Deck from, const std::string& origin) {
   if (deck.model.preset != "none") return;
   for (const auto& row : io::deck_schema()) {
@@ -121,7 +121,7 @@ void refuse_disagreement(const io::Deck& deck, model::Config theirs) {
                                  "; keys that are left out are taken from there");
 }
 
-/// The ids of data.tokenizer, 0 where only the text tells.
+/// The number of ids of data.tokenizer; 0 if it depends on the text.
 std::int64_t ids_of(const std::string& tokenizer) {
   if (tokenizer == "bpe") return 0;
   if (const auto size = io::bpe_size(tokenizer)) return *size;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// commands.hpp: the functions of the commands. Each is in the file with its name; keys.cpp also has completion.
+// commands.hpp: the functions of the commands. Each is in the file of the same name; keys.cpp also has completion.
 #pragma once
 #include <string>
 

@@ -3,7 +3,9 @@
 // import.hpp: a Hugging Face folder: its tensors, its tokenizer, a deck made from it, and its conversion to a run's
 // folder.
 //   HF_FOLDER/  config.json  safetensors  [tokenizer]   ->   OUT/  weights.h5  deck.toml  [tokenizer]
-// Every rank reads the bytes of its own shards; f16 and bf16 become f32 exactly.
+// Every rank opens the folder and reads only the bytes of its own shards, straight into parts of units; f16 and bf16
+// become f32 exactly. import_folder streams tensors in chunks on one process. It checks the whole folder against the
+// network of config.json before it writes anything.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -17,15 +19,12 @@
 
 namespace kozero::huggingface {
 
-// The tensors of a Hugging Face folder, read straight into any parts of a model's units.
-//   HF_FOLDER/ safetensors  ->  [begin, begin + extent) of a unit, f32 (f16 and bf16 exactly)
-// Every rank opens the folder by itself and reads the bytes of its own shards alone; no copy is made in between. That
-// ranks, or the times at which they read, show them different files, fingerprint() and require_unchanged() tell.
-
-/// The folder's config.json, where the folder has tensors enough for its layers: a config of ten thousand layers costs
-/// nothing. Throws Error(input).
+/// The folder's config.json. Throws Error(input), also if the folder has too few tensors for the config's layers: a
+/// false config of many layers is rejected before memory is allocated for its table.
 model::Config read_folder_config(const std::string& folder);
 
+/// The tensors of a Hugging Face folder. fingerprint() shows whether ranks see different files, require_unchanged()
+/// whether the files changed after they were opened.
 class FolderWeights {
  public:
   /// Compares all names, shapes and types with the network of `config` and its `table`, which must outlive this.
@@ -45,33 +44,25 @@ class FolderWeights {
   std::vector<io::StoredTensor> tensors_;  // by row
 };
 
-// The tokenizer of a Hugging Face folder, where KoZeRO can read it and its ids are the model's.
-//   tokenizer.json (byte-level BPE), or else tokenizer.model (SentencePiece)
-
+/// The tokenizer of a Hugging Face folder, if KoZeRO can read it and its ids fit the model.
+///   tokenizer.json (byte-level BPE), or else tokenizer.model (SentencePiece)
 struct FolderTokenizer {
-  std::string path;       ///< "" where there is none
-  std::string reason;     ///< then: why
-  bool is_there = false;  ///< some file is, readable or not
+  std::string path;       ///< "" if there is none
+  std::string reason;     ///< why there is none
+  bool is_there = false;  ///< the folder has a tokenizer's file, readable or not
 };
 
 /// `vocab`: the model's ids.
 FolderTokenizer tokenizer_of(const std::string& folder, std::int64_t vocab);
 
-// The deck of an imported model: its shape from config.json, the rest plain and small.
-// It names no data: whoever uses it gives data.text, or data.tokens where there is no tokenizer.
-
-/// Every key of the model is set. `tokenizer`: the path of its file, or "".
+/// The deck of an imported model: every key of the model from config.json, the others short and plain. `tokenizer`: the
+/// path of its file, or "". Users of the deck set data.text, or data.tokens if there is no tokenizer.
 io::Deck imported_deck(const model::Config& config, const std::string& run_dir, const std::string& tokenizer);
-
-// A Hugging Face folder as a run's folder, for eval, generate and further training.
-//   HF_FOLDER/  config.json  safetensors  [tokenizer]   ->   OUT/  weights.h5  deck.toml  [tokenizer]
-// Tensors stream in chunks, on one process; f16 and bf16 become f32 exactly. Everything of the folder is checked
-// against the network that config.json names before anything is written.
 
 struct ImportOrder {
   std::string folder;
-  std::string out;          ///< not there, or empty
-  model::Config config;     ///< read_config's
+  std::string out;          ///< absent, or empty
+  model::Config config;     ///< from read_config
   std::string description;  ///< of the model, for the weights file
 };
 
@@ -79,7 +70,7 @@ struct Imported {
   std::int64_t tensors = 0;
   std::int64_t bytes = 0;  ///< of weights.h5's tensors
   std::string dtypes;      ///< of the tensors that were read: "bf16", "bf16 and f32"
-  std::string remark;      ///< why there is no tokenizer; "" where there is one
+  std::string remark;      ///< why there is no tokenizer; "" if there is one
 };
 
 /// Throws Error(deck, input or write).

@@ -14,8 +14,8 @@
 
 namespace kozero::program {
 
-/// `--json`: standard output holds one line of JSON and nothing else. Once the flag is parsed, all that this process
-/// writes to standard output, libraries included, goes to standard error.
+/// `--json`: standard output has one line of JSON and nothing else. Once the flag is parsed, other output of this
+/// process to standard output, libraries included, goes to standard error.
 class JsonOutput {
  public:
   /// This object must outlive parse().
@@ -25,11 +25,10 @@ class JsonOutput {
   void print(const nlohmann::ordered_json& json) const;
 
  private:
-  int line_output_ = -1;  // what standard output was
+  int line_output_ = -1;  // a duplicate of standard output; -1: --json is not given
 };
 
-// "DECK [section.key=value ...] [--flags]" of a command line.
-
+/// "DECK [section.key=value ...] [--flags]" of a command line.
 struct DeckArguments {
   std::string path;
   std::vector<std::string> overrides;
@@ -37,11 +36,11 @@ struct DeckArguments {
   void add_to(OptionParser& parser, const std::vector<std::string>& applied = {});
   /// Whether an override is of this key, or, for "data.", of this section.
   [[nodiscard]] bool gives(const std::string& key) const;
-  /// Refuses an override of a key that is none of `applied` (keys, or sections as "data."): nothing of `command` reads
-  /// it. Names that are no keys pass, for read() to refuse. Throws Error(deck), seen by all ranks.
+  /// Rejects an override of a key that `command` does not read: one not in `applied` (keys, or sections as "data.").
+  /// Unknown names pass, since read() rejects them. Throws Error(deck), seen by all ranks.
   void require_applied(const std::string& command, const std::vector<std::string>& applied) const;
-  /// Completed by what model.init names. Collective. Throws Error(deck), or Error(input) where that cannot be read,
-  /// seen by all ranks; and where the ranks' decks differ.
+  /// The deck, completed by the model that model.init names. Collective. Throws, seen by all ranks, Error(deck), also
+  /// if the ranks' decks differ, or Error(input) if the model of model.init cannot be read.
   [[nodiscard]] io::Deck read(distributed::Communicator& comm) const;
   /// The same for a command that needs no device, whatever run.device says.
   [[nodiscard]] io::Deck read_for_any_device(distributed::Communicator& comm) const;

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // option_parser.hpp: the options of a command and its --help. CLI11 parses them; only option_parser.cpp includes it,
 // since its header takes longer to compile than most commands.
-//   OptionParser parser("plan");                                           named as its row of the command table
+//   OptionParser parser("plan");                                           the name of a row of the command table
 //   parser.add("--ranks", n, "ranks to plan for").type_name("N").positive();
 //   parser.parse(arguments);
 #pragma once
@@ -32,10 +32,10 @@ class Option {
  public:
   explicit Option(CLI::Option* option) : option_(option) {}
 
-  Option& type_name(const std::string& name);     ///< behind the option in --help: "N"
-  Option& default_text(const std::string& text);  ///< in place of the value that the variable has
+  Option& type_name(const std::string& name);     ///< after the option in --help: "N"
+  Option& default_text(const std::string& text);  ///< instead of the variable's value
   Option& required();
-  Option& at_least_values(int least);  ///< takes so many values or more
+  Option& at_least_values(int least);  ///< accepts `least` values or more
   Option& delimiter(char separator);   ///< between values
   Option& excludes(const Option& other);
 
@@ -69,15 +69,15 @@ class OptionParser {
   template <class T>
   Option add(const std::string& name, T& value, const std::string& description = "");
   Option add_flag(const std::string& name, bool& value, const std::string& description);
-  /// Calls `given` where the flag is given.
+  /// Calls `given` if the flag is given.
   void add_flag(const std::string& name, std::function<void()> given, const std::string& description);
   /// --help has a line for each of these keys of a deck.
   void show_keys(std::vector<std::string> keys) { keys_ = std::move(keys); }
   /// Ignores options that were not added.
   void allow_extras();
 
-  /// Throws HelpAsked where the arguments hold --help or -h, else Error(deck, seen by all ranks) with the reason and
-  /// how the command is used.
+  /// Throws HelpAsked if the arguments contain --help or -h; for wrong arguments throws Error(deck, seen by all ranks)
+  /// with the reason and the command's usage.
   void parse(const Arguments& arguments);
 
  private:
@@ -85,7 +85,7 @@ class OptionParser {
   std::vector<std::string> keys_;
 };
 
-/// A command was asked for --help: no error, but nothing of the command runs.
+/// Thrown for --help: not an error, but the command does not run.
 struct HelpAsked {
   std::string text;
   std::vector<std::string> options;  ///< "--json", ... of the command
@@ -93,8 +93,6 @@ struct HelpAsked {
 };
 
 bool asks_for_help(const std::string& argument);
-
-// Text of a fixed width, for --help and `keys`.
 
 constexpr std::size_t kTextColumn = 26;  // of a description
 constexpr std::size_t kWidth = 80;
@@ -105,7 +103,7 @@ std::string folded(const std::string& text, std::size_t column, std::size_t inde
 /// "  --steps N              steps to compute ..."
 std::string option_lines(const std::string& head, const std::string& text);
 
-/// What every command's exit status means; for --help.
+/// The meanings of all exit statuses, for --help.
 std::string exit_statuses();
 
 }  // namespace kozero::program

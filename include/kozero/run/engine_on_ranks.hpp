@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// engine_on_ranks.hpp: the memory of a rank: is there room for an engine, the engine itself, and how much it took.
+// engine_on_ranks.hpp: the memory check of every command that computes, the engine, and the memory that it uses.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -17,16 +17,16 @@
 namespace kozero::run {
 
 /// The plan of an engine for `settings`. Throws Error(deck), seen by all ranks, if some rank has less room: with the
-/// bytes, the largest category and what fits. If the system does not report its memory, nothing is refused. Collective.
+/// bytes, the largest category and a remedy. If the system does not report its memory, nothing is rejected. Collective.
 plan::MemoryPlan require_room(Session& session, const train::Settings& settings, std::int64_t data_vocab);
 
-/// The same for `bytes` of further arrays, which `what` names: "the cache for 8 x 1024 tokens". Collective.
+/// The same for `bytes` of further arrays. `what` is their name: "the cache for 8 x 1024 tokens". Collective.
 void require_room_for(std::int64_t bytes, const std::string& what, const std::string& remedy, Session& session);
 
 /// An engine or evaluator with its memory and its communicators.
 class EngineOnRanks {
  public:
-  /// Plans, requires room, connects the ranks, then takes the memory. `connected` runs before the memory is taken.
+  /// Plans, requires room, connects the ranks, then allocates. `connected` runs before the allocation.
   /// Collective. Throws Error, seen by all ranks.
   EngineOnRanks(Session& session, const train::Settings& settings, std::int64_t data_vocab,
                 const std::function<void()>& connected = {});
@@ -49,12 +49,12 @@ class EngineOnRanks {
 
 class MemoryUse {
  public:
-  /// Made before the run's arrays.
+  /// Construct before the run's arrays are allocated.
   MemoryUse();
   /// Bytes of this rank's process without the run's arrays; 0 for a GPU.
   [[nodiscard]] std::int64_t before() const { return before_; }
-  /// Bytes of this rank: on a host the process's peak; on a GPU the bytes taken since the start (without the driver's
-  /// context) by all ranks that share the GPU, divided by their number. Collective.
+  /// Bytes of this rank: on a host the process's peak; on a GPU the bytes allocated since the start (without the
+  /// driver's context) by all ranks that share the GPU, divided by their number. Collective.
   [[nodiscard]] std::int64_t taken(Session& session) const;
 
  private:

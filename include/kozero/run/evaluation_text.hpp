@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// evaluation_text.hpp: a loss as the log of a run and the commands print it.
+// evaluation_text.hpp: the line that prints a loss in a run's log and in commands.
 #pragma once
 #include <optional>
 #include <string>

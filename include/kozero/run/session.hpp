@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// session.hpp: the start of every command that works on a deck. The start is checked (start_checks.hpp), the deck is
-// read and the ranks agree on it, Kokkos is up with the deck's threads, and the ranks are connected.
+// session.hpp: the start of every command with a deck: checks the launch (start_checks.hpp), reads the deck, on which
+// the ranks agree, initializes Kokkos with the deck's threads, and connects the ranks.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -22,36 +22,36 @@ namespace kozero::run {
 
 class Session {
  public:
-  /// What a command's deck is, on all ranks: collective, throws Error seen by all ranks. Kokkos is not up yet.
+  /// Returns a command's deck on all ranks, before Kokkos is up. Collective; throws Error seen by all ranks.
   using Read = std::function<io::Deck(distributed::Communicator& comm)>;
 
-  /// Throws what `read` does, and Error, seen by all ranks, where the ranks cannot work together.
+  /// Throws what `read` throws, and Error, seen by all ranks, if the ranks cannot work together.
   Session(const distributed::Environment& environment, const Read& read);
-  /// That of the session's first ranks alone, for its data and agreements, by comm.backend or `backend`. Collective
-  /// over them.
+  /// A session of the first ranks of `all`, with communicators of its own, by comm.backend or `backend`. Collective
+  /// over these ranks.
   Session(const Session& all, const distributed::FirstRanks& ranks, std::string backend = "");
 
   [[nodiscard]] const distributed::Environment& environment() const { return environment_; }
   [[nodiscard]] const io::Deck& deck() const { return deck_; }
   [[nodiscard]] const train::Runtime& runtime() const { return *runtime_; }
-  /// The file that run.tuning names, "" without one: products go by it.
+  /// The path in run.tuning, whose file selects the algorithms of matrix products; "" without one.
   [[nodiscard]] const std::string& tuning() const { return tuning_; }
-  /// Carries agreements, which wait for work of any length (communicator.hpp); a run's data move through a
-  /// communicator of its own.
+  /// The communicator for agreements, whose waits last as long as all ranks live (communicator.hpp). Data of a run use
+  /// other communicators.
   [[nodiscard]] distributed::Communicator& control() { return *control_; }
-  /// comm.backend, or which one `auto` is for these ranks: they are asked once. Collective, as connect() is.
+  /// comm.backend, with `auto` replaced by the back end for these ranks, chosen once. Collective, like connect().
   [[nodiscard]] const std::string& backend();
-  /// What rank 0 needs for a run of these settings, by backend() and where the ranks are. Collective.
+  /// Rank 0's memory plan for these settings, backend() and the ranks' nodes. Collective.
   [[nodiscard]] plan::MemoryPlan plan_of(train::Settings settings);
-  /// Those for the data of a run of these settings, as backend() and comm.timeout_s say. Their buffers are booked in
-  /// `ledger`. Collective.
+  /// The communicators for a run's data, by backend() and comm.timeout_s. Their buffers are booked in `ledger`.
+  /// Collective.
   [[nodiscard]] distributed::MeshCommunicators connect(const train::Settings& settings, MemoryLedger& ledger);
   [[nodiscard]] bool is_first_rank() const { return environment_.rank() == 0; }
 
  private:
   [[nodiscard]] distributed::CommunicatorOptions options() const;
-  /// Of each node; 0 where they have different numbers. Collective. Throws Error(deck, seen by all ranks) where
-  /// zero.shard_group = "node" needs equal ones.
+  /// Ranks per node; 0 if nodes have different numbers of ranks. Collective. Throws Error(deck, seen by all ranks) if
+  /// zero.shard_group = "node" requires equal numbers.
   [[nodiscard]] int ranks_per_node() const;
 
   const distributed::Environment& environment_;
@@ -60,7 +60,7 @@ class Session {
   std::optional<train::Runtime> runtime_;
   std::unique_ptr<distributed::Communicator> control_;
   std::string tuning_;
-  std::string backend_;  // "" until it was asked for
+  std::string backend_;  // "" until the first call of backend()
 };
 
 }  // namespace kozero::run

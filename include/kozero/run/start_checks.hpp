@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// start_checks.hpp: what must hold before a command spends time; each refusal is one line with cause and remedy.
+// start_checks.hpp: checks before a command spends time; each failure is one line with cause and remedy.
 //   at once                       the launcher's processes are one MPI world; all ranks run the same program
 //   when the deck is read         all ranks read the same
 //   before the data are read      the run's folder can be written; memory and disk space for a checkpoint suffice
@@ -18,21 +18,20 @@
 
 namespace kozero::run {
 
-/// Throws Error(deck), on this rank, where the launcher started several processes and MPI's world has one.
+/// Throws Error(deck), on this rank, if the launcher started several processes and MPI's world has one.
 void require_one_world(const distributed::Environment& environment);
 
-/// By a hash of the executable.
+/// Compares hashes of the executables.
 void require_same_program(distributed::Communicator& comm);
 
-/// Names the first key that ranks disagree on.
+/// The error names the first key on which ranks disagree.
 void require_same_deck(const io::Deck& deck, distributed::Communicator& comm);
 
-/// By all its tokens.
+/// Compares all tokens.
 void require_same_tokenizer(const io::Tokenizer& tokenizer, distributed::Communicator& comm);
 
-/// Of a training run, before its data are read: run.dir, memory and disk space, for a model of `vocab` tokens. Returns
-/// lines for the log: more threads than cores; Slurm tasks that nobody started; with
-/// checkpoint.on_error = "continue", too little disk space.
+/// Checks run.dir, memory and disk space of a training run, for a model of `vocab` tokens. Returns lines for the log:
+/// more threads than cores; unused Slurm tasks; with checkpoint.on_error = "continue", too little disk space.
 std::vector<std::string> check_before_data(Session& session, std::int64_t vocab);
 
 }  // namespace kozero::run

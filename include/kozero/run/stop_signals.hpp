@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // stop_signals.hpp: the signals that ask a training run to save and stop (run.stop_signals).
 //   prepare_signals(argv)             before libraries are initialized: blocks the signals, for all threads
-//   await_stop_signals(arguments)     before MPI is up: starts the thread that takes them
-//   end_at_stop_signal(where)         nothing is there to be saved: a signal ends the job at once, with status 75
+//   await_stop_signals(arguments)     before MPI is up: starts the thread that reads the signals
+//   end_at_stop_signal(where)         nothing to save yet: a signal ends the job at once, with status 75
 //   note_stop_signals()               steps are computed: stop_signal() names the signal, the ranks agree on a step
 // There is no signal handler. oneDNN's generated code keeps data below the stack pointer in a workspace on the heap, so
 // a handler on the thread's own stack would overwrite the heap. Every thread blocks the signals instead, and a single
@@ -30,14 +30,14 @@ void await_stop_signals(const std::vector<std::string>& arguments);
 /// How a signal ends this process's job.
 struct StopActions {
   int rank = 0;
-  std::string command;                         ///< to run again; "" while it is not known
+  std::string command;                         ///< the command to run again; "" if not known yet
   void (*end)(int status) = nullptr;           ///< ends all ranks; nullptr: this process is alone
   std::function<void(int signal)> unanswered;  ///< called if the ranks have not agreed on a noted signal after 2 s
 };
 
 void set_stop_actions(StopActions actions);
 
-/// These and no others are stop signals from now on: names such as "SIGTERM".
+/// Only these signals are stop signals from now on: names such as "SIGTERM".
 void keep_stop_signals(const std::vector<std::string>& names);
 
 /// `where`: "before the first step". A signal that was noted before ends the job now.
@@ -50,9 +50,9 @@ void ignore_stop_signals();
 /// A signal does not end the job while the lock is held. Does not return if one is ending the job already.
 [[nodiscard]] std::unique_lock<std::mutex> hold_stop_signals();
 
-/// The number of the signal that was noted, 0 without one.
+/// The number of the noted signal; 0 if none.
 int stop_signal();
-/// The noted signal is being answered: `unanswered` is not called.
+/// Records that the run answers the noted signal, so that `unanswered` is not called.
 void answer_stop_signal();
 std::string signal_name(int signal);
 

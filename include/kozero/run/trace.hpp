@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// trace.hpp: what a few steps of training gave, bit for bit, and where two such traces first differ.
+// trace.hpp: the bits of a few training steps, and the first difference between two such traces.
 //   in a step's order:  its loss, its gradient norm, the weights after it
 // Only rank 0 of the ranks that trained has the weights of a trace; hashes of them are on all ranks.
 #pragma once
@@ -21,35 +21,35 @@ bool same_bits(float a, float b);
 struct Trace {
   std::vector<double> losses;                      ///< by step
   std::vector<double> norms;                       ///< by step
-  std::vector<std::vector<std::uint64_t>> hashes;  ///< by step: of each tensor after it
+  std::vector<std::vector<std::uint64_t>> hashes;  ///< by step: of each tensor after the step
   std::vector<std::string> tensors;                ///< their names
-  int threads = 1;                                 ///< of a rank
+  int threads = 1;                                 ///< per rank
   std::vector<std::vector<float>> weights;         ///< by tensor, after the last step; empty: not kept
 
   /// One number for all tensors after the last step.
   [[nodiscard]] std::uint64_t hash() const;
 };
 
-/// The first thing that differs.
+/// The first difference of two traces.
 struct Difference {
   std::string text;           ///< "step 2: the loss is 1.5 and was 1.25"
-  std::optional<int> tensor;  ///< the first one whose weights differ, at that step or after the last one
+  std::optional<int> tensor;  ///< the first tensor whose weights differ, at that step or after the last one
 };
 
-/// Of traces of one model and equally many steps. None where all bits are equal.
+/// For traces of one model and equally many steps. nullopt if all bits are equal.
 std::optional<Difference> difference(const Trace& first, const Trace& other);
 
-/// "wte.weight[17] is 0.5 and was 0.25 after step 3": the first element that differs, "" where none does.
+/// "wte.weight[17] is 0.5 and was 0.25 after step 3": the first element that differs; "" if none does.
 std::string element_difference(const std::string& tensor, const std::vector<float>& first,
                                const std::vector<float>& other, std::size_t step);
 
-/// All elements of the table's tensor, on rank 0; nothing elsewhere. Collective.
+/// All elements of the table's tensor on rank 0; empty on other ranks. Collective.
 std::vector<float> whole_tensor(const ParameterTable& table, int tensor,
                                 const distributed::DistributedArray<float>& master);
 
 /// Throws Error(write).
 void write_trace(const std::string& path, const Trace& trace);
-/// Throws Error(input) where it cannot be read or is no trace.
+/// Throws Error(input) if the file cannot be read or is not a trace.
 Trace read_trace(const std::string& path);
 
 }  // namespace kozero::run

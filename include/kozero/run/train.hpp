@@ -14,11 +14,11 @@ namespace kozero::run {
 /// `kozero train ARGUMENTS`
 struct StartedAs {
   std::vector<std::string> arguments;
-  bool verify_data = false;  ///< the token shards are read and checked whole before anything else, as data.strict does
+  bool verify_data = false;  ///< first read and check whole token shards, like data.strict
   bool steal_lock = false;
 };
 
-/// What a run leaves in numbers, for `--json`.
+/// The numbers of a run that `--json` prints.
 struct RunSummary {
   std::string folder;
   std::int64_t steps = 0;
@@ -26,8 +26,8 @@ struct RunSummary {
   double last_loss = 0.0;
   std::optional<double> val_loss;
   double median_tokens_per_s = 0.0;  ///< of at most ThinnedSeries::kCapacity steps, evenly spaced over the run
-  std::int64_t peak_memory = 0;      ///< bytes, the largest of any rank
-  std::int64_t skipped_steps = 0;    ///< updates left out since this program began
+  std::int64_t peak_memory = 0;      ///< bytes of the rank with most
+  std::int64_t skipped_steps = 0;    ///< updates skipped by this process
 };
 
 /// Throws Error, seen by all ranks; once the run has its folder, the error has been reported already. Collective.

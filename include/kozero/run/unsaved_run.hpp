@@ -1,8 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // unsaved_run.hpp: a deck's training steps without evaluation, checkpoints or files, and the replay of one step of a
-// run. `verify` and the benchmarks run the steps. A replay computes a step again from the checkpoint before it and
-// compares losses, norms and tensors bit for bit.
+// run. `verify` and the benchmarks run the steps. A replay computes a step again from the newest complete checkpoint
+// before it, or from the run's beginning. It compares losses and gradient norms with metrics.jsonl, and tensors with
+// the checkpoint after the step, if any, bit for bit. A difference shows wrong hardware, or changed data or a changed
+// program.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -19,9 +21,6 @@
 
 namespace kozero::run {
 
-// A deck's training steps and nothing else: no evaluation, no checkpoint, no file of a run. For
-// verifying and measuring.
-
 /// The deck's data, its samples checked against the deck's model. Collective.
 data::DataSet open_data_of(const io::Deck& deck, distributed::Communicator& comm);
 
@@ -31,13 +30,13 @@ struct HashedTensor {
   std::uint64_t hash = 0;
 };
 
-/// Of the bits of all weights and moments, equal under every placement and number of ranks. Collective.
+/// Hashes of the bits of all weights and moments, equal under every placement and number of ranks. Collective.
 std::vector<HashedTensor> state_hashes(train::Engine& engine);
 
 class UnsavedRun {
  public:
-  /// `deck` is the session's but for values that the caller changed. `data` outlives it. With `start` it goes on from
-  /// that checkpoint, which was verified. Throws as require_room() does. Collective.
+  /// `deck` is the session's, except for values that the caller changed. `data` must outlive the object. With `start`
+  /// the run continues from that verified checkpoint. Throws like require_room(). Collective.
   UnsavedRun(Session& session, io::Deck deck, const data::DataSet& data,
              const std::optional<io::FoundCheckpoint>& start = std::nullopt);
 
@@ -53,19 +52,14 @@ class UnsavedRun {
   std::optional<data::Sampler> sampler_;
 };
 
-// Computes a step of a run again, from its newest complete checkpoint before that step (or its beginning),
-// and compares bits: losses and gradient norms with metrics.jsonl, tensors with the checkpoint after the step, if any.
-// A difference says that hardware computed or stored wrongly, or that data or program are others.
-
 /// `overrides` change the run's deck. Writes nothing but token shards of data.text. Collective. Throws Error(internal,
-/// seen by all ranks) naming the first difference, Error(input) where the run or the step is not there, Error(deck)
-/// where the run had another rank count and its bits depend on that: local accumulation, sums by NCCL, a batch that
-/// grows with the ranks.
+/// seen by all ranks) naming the first difference; Error(input) if the run or the step does not exist; Error(deck) if
+/// the run had another rank count and its bits depend on it: local accumulation, sums by NCCL, a batch that grows with
+/// the ranks.
 void replay(const distributed::Environment& environment, const std::string& run,
             const std::vector<std::string>& overrides, std::int64_t step);
 
-/// The rank count of the run's last start; 0 where neither its ranks.json nor its deck says. Throws Error(deck or
-/// input).
+/// The rank count of the run's last start, from its ranks.json or its deck; 0 if unknown. Throws Error(deck or input).
 std::int64_t ranks_of_run(const std::string& run);
 
 }  // namespace kozero::run

@@ -1,7 +1,14 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// weights_source.hpp: the trained weights that a path names, an engine that holds them, and the weights that a run
+// weights_source.hpp: the trained weights that a path names, an engine with these weights, and the weights that a run
 // begins with (model.init).
+//   a run's folder, a weights file, a checkpoint, a deck that was trained, a Hugging Face folder with config.json
+// A checkpoint's bytes are compared with its manifest before libhdf5 reads them. Rank 0 resolves the path for all
+// ranks. If another rank reads other bytes than rank 0, the weights are rejected.
+//   model.init = random   drawn from run.seed
+//   model.init = PATH     fine-tuning: the weights of PATH, a fresh optimizer, step 0, the deck's own data
+// Keys of the model that the deck leaves out, and data.tokenizer, come from PATH. Keys that it gives must agree, except
+// model.seq with rotary positions, on which no weight depends, and model.dropout.
 #pragma once
 #include <memory>
 #include <string>
@@ -20,57 +27,52 @@
 
 namespace kozero::run {
 
-// The trained weights that a path names: where they lie, of what model, how the ranks get them.
-//   a run's folder, a weights file, a checkpoint, a deck that was trained, a Hugging Face folder with config.json
-// A checkpoint's bytes are compared with its manifest before libhdf5 reads them. All ranks read the same files: what
-// rank 0 found, and where another rank's own look at a file shows other bytes, the weights are refused.
-
+/// Trained weights: their files, their network, and the deck and tokenizer beside them.
 struct WeightsSource {
   enum class Kind { weights_file, checkpoint, hugging_face };
   Kind kind = Kind::weights_file;
   std::string path;          ///< the weights file, or the folder of the other kinds
-  std::string model;         ///< its network, as train::config_of reads it
-  std::string deck;          ///< the deck.toml beside them, or ""
-  std::string deck_text;     ///< its text
+  std::string model;         ///< its network, for train::config_of
+  std::string deck;          ///< the deck.toml beside the weights, or ""
+  std::string deck_text;     ///< the text of `deck`
   std::string tokenizer;     ///< its file, or ""
   std::string no_tokenizer;  ///< then: why
 };
 
-/// Rank 0 looks, and reads the deck and what describes the network: config.json, the manifest, or the weights file's
-/// header. A trainer may write or remove checkpoints meanwhile: no other rank looks for itself. Collective. Throws
-/// Error(deck or input), seen by all ranks.
+/// Rank 0 resolves the path, and reads the deck and the network's description: config.json, the manifest, or the
+/// weights file's header. Only rank 0 does so, since a trainer may write or remove checkpoints meanwhile. Collective.
+/// Throws Error(deck or input), seen by all ranks.
 WeightsSource find_weights(const std::string& path, distributed::Communicator& comm,
                            train::Which which = train::Which::latest);
 
 /// The network of the weights. Throws Error(input).
 model::Config shape_of(const WeightsSource& source);
 
-/// The deck that they were trained by, or a plain one with their shape, which names no data. `overrides` change it.
+/// The deck of their training, or a plain deck with their shape and without data. `overrides` change it.
 io::Deck deck_of(const WeightsSource& source, const std::vector<std::string>& overrides);
 
 /// "weights file", "checkpoint", "Hugging Face folder".
 const char* name_of(WeightsSource::Kind kind);
 
-/// Throws Error(input), seen by all ranks, where the tensors of a Hugging Face folder are not those of `table`: before
-/// memory is taken for them. Collective.
+/// Throws Error(input), seen by all ranks, if the tensors of a Hugging Face folder are not those of `table`. Call
+/// before memory is allocated for the tensors. Collective.
 void require_tensors(const WeightsSource& source, const model::Config& config, const ParameterTable& table,
                      distributed::Communicator& comm);
 
 /// Verifies, then fills every rank's shards and publishes them. If `source` is the newest checkpoint of the run that
-/// `path` names, and its trainer removes it meanwhile, `source` becomes the next newest. Host memory, where the
-/// device's is another, is one unit's shard. Collective. Throws Error(input), seen by all ranks.
+/// `path` names, and its trainer removes it meanwhile, `source` becomes the next newest. On a GPU, uses host memory for
+/// one unit's shard. Collective. Throws Error(input), seen by all ranks.
 void load(const std::string& path, WeightsSource& source, train::Evaluator& evaluator, distributed::Communicator& comm);
 
-/// The deck of a run for a command that gives the same on any number of ranks: the run's groups of ranks, which may not
-/// divide that number, are left out unless an override names them.
+/// The deck of a run for a command whose result does not depend on the number of ranks. zero.shard_group, which may not
+/// divide that number, is removed unless an override gives it.
 io::Deck on_any_ranks(io::Deck deck, const std::vector<std::string>& overrides);
 
-// A model with its trained weights, in f32, for evaluation and generation.
-
+/// A model with its trained weights, in f32, for evaluation and generation.
 class TrainedModel {
  public:
   /// Reads the weights that `path` names (weights_source.hpp), with their deck changed by `overrides`. Collective.
-  /// Throws Error, seen by all ranks, and as require_room() does.
+  /// Throws Error, seen by all ranks, and like require_room().
   TrainedModel(const std::string& path, const std::vector<std::string>& overrides,
                const distributed::Environment& environment, train::Use use);
 
@@ -81,7 +83,7 @@ class TrainedModel {
   [[nodiscard]] train::Evaluator& evaluator() { return on_ranks_.evaluator(); }
   [[nodiscard]] MemoryLedger& ledger() { return on_ranks_.ledger(); }
 
-  /// Throws Error(deck) where a tokenizer has more ids than the model.
+  /// Throws Error(deck) if a tokenizer has more ids than the model.
   void accept_vocabulary(std::int64_t ids) const;
 
  private:
@@ -91,17 +93,11 @@ class TrainedModel {
   EngineOnRanks on_ranks_;
 };
 
-// `model.init`: the model and the weights that a run begins with.
-//   random   drawn from run.seed
-//   PATH     fine-tuning: weights_source.hpp's weights, a fresh optimizer, step 0, the deck's own data
-// Keys of the model that the deck leaves out, and data.tokenizer, come from PATH; those it gives must agree, but for
-// model.seq under rotary positions, of which no weight depends, and model.dropout.
-
-/// The deck with what PATH says filled in. Throws Error(deck) naming each key that disagrees, and where the tokenizer
-/// has more ids than the model; Error(input) where PATH cannot be read; seen by all ranks. Collective.
+/// The deck completed from model.init. Throws, seen by all ranks, Error(deck) naming each key that disagrees, or if the
+/// tokenizer has more ids than the model; Error(input) if the path cannot be read. Collective.
 io::Deck with_initial_model(io::Deck deck, distributed::Communicator& comm);
 
-/// Fills and publishes the weights of step 0; returns a line for the log, "" where they are random. Collective.
+/// Fills and publishes the weights of step 0; returns a line for the log, "" if they are random. Collective.
 std::string begin_weights(const io::Deck& deck, train::Evaluator& evaluator, distributed::Communicator& control);
 
 }  // namespace kozero::run

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// attention_cudnn.cpp: cuDNN loaded at run time, graphs cached by shape, and their execution.
 #include <dlfcn.h>
 #include <cstdlib>
 #include <map>
@@ -9,15 +10,15 @@
 #include "kernels/attention/cuda/attention_cudnn_graph.hpp"
 
 namespace cudnn_frontend {
-void* cudnn_dlhandle = nullptr;  // the front end looks its functions up in this
+void* cudnn_dlhandle = nullptr;  // the front end looks up its functions in this library
 }
 
 namespace kozero::kernels {
 namespace {
 
-/// cuDNN as it was opened at the first question.
+/// cuDNN, opened at the first call.
 struct Library {
-  cudnnHandle_t handle = nullptr;  ///< null where there is none ...
+  cudnnHandle_t handle = nullptr;  ///< null if there is none ...
   std::string why;                 ///< ... and why
 };
 
@@ -42,7 +43,7 @@ const Library& library() {
       return open_library();
     } catch (const Error&) {
       throw;
-    } catch (const std::exception& missing) {  // the front end throws where it finds no libcudart or symbol
+    } catch (const std::exception& missing) {  // the front end throws if it finds no libcudart or symbol
       return Library{nullptr, std::string("exception: ") + missing.what()};
     }
   }();
@@ -60,7 +61,7 @@ struct Graphs {
 
 constexpr std::int64_t kHeadAlignment = 8;
 
-/// Whether there may be graphs of the shape at all.
+/// Why there are no graphs of the shape; "" if there may be.
 std::string reason_without_graphs(const CudnnAttention& shape) {
   if (handle() == nullptr) return library().why;
   if (shape.batch * shape.positions == 0) return "no positions";
@@ -70,13 +71,13 @@ std::string reason_without_graphs(const CudnnAttention& shape) {
 
 Graphs& graphs_of(const CudnnAttention& shape) {
   static auto& all =
-      *new std::map<CudnnAttention, std::unique_ptr<Graphs>>;  // cuDNN may end before what is static here
+      *new std::map<CudnnAttention, std::unique_ptr<Graphs>>;  // never destroyed: cuDNN may end before static objects
   auto& graphs = all[shape];
   if (graphs == nullptr) graphs = std::make_unique<Graphs>(shape);
   return *graphs;
 }
 
-/// The array's part that begins with head `head` of its first row.
+/// The address of head `head` of the array's first row.
 void* head_of(const void* array, std::int64_t head, const CudnnAttention& shape) {
   constexpr std::int64_t kElement = 2;
   return const_cast<char*>(static_cast<const char*>(array)) + head * shape.head_dim * kElement;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// attention_cudnn_absent.cpp: attention_cudnn.hpp of a program that was built without cuDNN's front end.
+// attention_cudnn_absent.cpp: attention_cudnn.hpp for a program built without cuDNN's front end.
 #include "kernels/attention/cuda/attention_cudnn.hpp"
 
 namespace kozero::kernels {

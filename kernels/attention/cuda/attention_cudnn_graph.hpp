@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // attention_cudnn_graph.hpp: cuDNN's graph of one attention, forward or backward, and the plan that computes it, for a
-// GPU that is here or for one of which there is only a description. Arrays are attention.hpp's. Part of
-// attention_cudnn.cpp; its test builds graphs for GPUs that are not here.
+// present GPU or for a description of one. Arrays are attention.hpp's. Part of attention_cudnn.cpp; its test builds
+// graphs for GPUs that are not present.
 #pragma once
 #include <cmath>
 #include <map>
@@ -22,7 +22,7 @@ namespace kozero::kernels {
 
 namespace fe = cudnn_frontend;
 
-/// What plans are built for: the GPU of `handle`, or where that is null the described one.
+/// The target of plans: the GPU of `handle`, or if that is null the described GPU.
 struct CudnnTarget {
   cudnnHandle_t handle = nullptr;
   std::shared_ptr<const fe::DeviceProperties> description;
@@ -68,10 +68,10 @@ class CudnnGraph {
     unavailable_reason_ = (backward ? "backward: " : "forward: ") + unavailable_reason_;
   }
 
-  /// Why there is no plan; "" where there is one.
+  /// Why there is no plan; "" if there is one.
   [[nodiscard]] const std::string& unavailable_reason() const { return unavailable_reason_; }
   [[nodiscard]] std::int64_t workspace() const { return workspace_; }
-  /// (B, heads, T, D) of an array of the graph, and the elements between neighbours along each.
+  /// (B, heads, T, D) of an array of the graph, and the elements between neighbors along each.
   [[nodiscard]] std::vector<std::int64_t> extents(CudnnArray array) const { return arrays_.at(array)->get_dim(); }
   [[nodiscard]] std::vector<std::int64_t> strides(CudnnArray array) const { return arrays_.at(array)->get_stride(); }
 
@@ -91,7 +91,7 @@ class CudnnGraph {
     return error.is_good();
   }
 
-  /// (B, heads, T, D) with a row of `columns` elements a position.
+  /// (B, heads, T, D) with a row of `columns` elements per position.
   Tensor tensor(CudnnArray array, std::int64_t heads, std::int64_t columns) {
     return declare(graph_.tensor(fe::graph::Tensor_attributes()), array, heads, columns);
   }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// attention_device.cpp: attention.hpp on GPUs: cuDNN's fused kernels where they are to be had (16 bits, no dropout),
-// else those of attention_teams.hpp. The shape alone decides, so forward and backward agree and a run repeats.
+// attention_device.cpp: attention.hpp on GPUs: cuDNN's fused kernels if available (16 bits, no dropout),
+// else the kernels of attention_teams.hpp. Only the shape decides, so forward and backward agree and a run repeats.
 #include <algorithm>
 #include <Kokkos_Profiling_ScopedRegion.hpp>
 #include <type_traits>

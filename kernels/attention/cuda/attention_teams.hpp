@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // attention_teams.hpp: attention with a team of threads for each block of rows of a head; it runs on every space.
-//   forward   the team of a block of queries goes over the blocks of keys up to the diagonal, with a running maximum m
+//   forward   the team of a block of queries loops over the blocks of keys up to the diagonal, with a running maximum m
 //             and sum l a row:  m' = max(m, s),  l' = e^(m - m') l + sum e^(s - m'),  y' = e^(m - m') y + e^(s - m') v
 //   backward  attention_teams_backward.hpp
-// A block's rows lie in scratch memory as floats (a GPU's shared memory), and a team is a grid of kGridRows x
+// A block's rows are in scratch memory as floats (a GPU's shared memory), and a team is a grid of kGridRows x
 // kGridColumns threads: thread (a, b) has the scores of rows a, a + kGridRows, ... with columns b, b + kGridColumns,
 // ..., and the same of the outputs, in registers. On a host the grid is one thread, and all of this is loops. Every
 // output has one owner and one order of sums: no atomics. The contract is attention.hpp's. Runs on `space`; returns
@@ -22,7 +22,7 @@
 
 namespace kozero::kernels {
 
-/// Which query row: row n of (B, H, T).
+/// A query row: row n of (B, H, T).
 struct QueryRow {
   std::int64_t batch, head, kv, position;
 
@@ -42,18 +42,18 @@ struct TeamThreads {
 template <class Space>
 using ThreadsOn = std::conditional_t<runs_on_host<Space>, TeamThreads<1, 1>, TeamThreads<16, 8>>;
 
-/// How a team's threads deal out kRows x kColumns numbers; no more of them than there are rows or columns.
+/// The distribution of kRows x kColumns numbers over a team's threads, at most one thread per row and column.
 template <class Threads, int kRows, int kColumns>
 struct TeamGrid {
   static constexpr int kGridRows = kRows < Threads::kRows ? kRows : Threads::kRows;
   static constexpr int kGridColumns = kColumns < Threads::kColumns ? kColumns : Threads::kColumns;
   static constexpr int kThreads = kGridRows * kGridColumns;
-  static constexpr int kOwnRows = kRows / kGridRows;           ///< of a thread
-  static constexpr int kOwnColumns = kColumns / kGridColumns;  ///< of a thread
+  static constexpr int kOwnRows = kRows / kGridRows;           ///< per thread
+  static constexpr int kOwnColumns = kColumns / kGridColumns;  ///< per thread
   static_assert(kOwnRows * kGridRows == kRows && kOwnColumns * kGridColumns == kColumns);
 };
 
-/// kRows rows of kDim floats in scratch memory, each one float apart from the next, so that a column meets every bank.
+/// kRows rows of kDim floats in scratch memory, with one float between rows, so that a column uses every bank.
 template <int kRows, int kDim>
 struct ScratchBlock {
   static constexpr int kStride = kDim + 1;
@@ -132,7 +132,7 @@ class TeamForward {
   [[nodiscard]] std::int64_t teams() const { return shape_.batch * shape_.heads * blocks_; }
 
   KOKKOS_FUNCTION void operator()(const RowTeam<Space>& team) const {
-    // The last blocks have the most keys: they begin first.
+    // The last blocks begin first, since they have the most keys.
     const std::int64_t block = blocks_ - 1 - team.league_rank() % blocks_;
     const QueryRow head(shape_, team.league_rank() / blocks_ * shape_.positions);
     auto* const scratch = static_cast<float*>(team.team_scratch(0).get_shmem(kScratchFloats * sizeof(float)));
@@ -200,7 +200,7 @@ class TeamForward {
     return running;
   }
 
-  /// The scores, scaled; -infinity where the key is after the query.
+  /// Scales the scores; -infinity if the key is after the query.
   KOKKOS_FUNCTION void mask(float (&scores)[Scores::kOwnRows][Scores::kOwnColumns], const ThreadTile& tile,
                             std::int64_t key) const {
     const float scale = shape_.scale();
@@ -226,7 +226,7 @@ class TeamForward {
     }
   }
 
-  /// The probabilities of this block of keys into scratch, as yet unnormalised, and the running sums brought up to it.
+  /// Writes the unnormalized probabilities of this block of keys to scratch, and updates the running sums.
   KOKKOS_FUNCTION void weigh(Running& running, const float (&scores)[Scores::kOwnRows][Scores::kOwnColumns],
                              const ThreadTile& tile, const Memory& memory, std::int64_t key) const {
     KOZERO_UNROLLED
@@ -286,7 +286,7 @@ class TeamForward {
   std::int64_t blocks_;
 };
 
-/// Runs a class like TeamForward, a team at a time.
+/// Runs a class like TeamForward, one call per team.
 template <class Space, class Grid, class Kernel>
 void run_teams(const Space& space, const std::string& label, const Kernel& kernel) {
   if (kernel.teams() == 0) return;
@@ -295,7 +295,7 @@ void run_teams(const Space& space, const std::string& label, const Kernel& kerne
   Kokkos::parallel_for(label, policy, kernel);
 }
 
-/// body(std::integral_constant<int, kDim>) with the smallest of the block widths that holds a head.
+/// body(std::integral_constant<int, kDim>) with the smallest block width >= head_dim.
 template <class Body>
 void with_head_width(std::int64_t head_dim, const Body& body) {
   require(head_dim <= 256, "attention: heads of more than 256 channels are not built for this device");

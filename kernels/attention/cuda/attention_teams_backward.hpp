@@ -3,18 +3,18 @@
 // attention_teams_backward.hpp: the gradient of attention, with a team of threads for each block of rows of a head.
 //   delta(i) = dy(i,:) . y(i,:)      p(i,j) = exp(s(i,j) - l(i))
 //   ds(i,j) = p(i,j) (m(i,j) dy(i,:) . v(j,:) - delta(i)) / sqrt(D)
-//   the team of a block of queries:  own q, dy    goes over k, v      dq(i,:) = sum_j ds(i,j) k(j,:)
-//   the team of a block of keys:     own k, v     goes over q, dy     dk(j,:) = sum_i ds(i,j) q(i,:)
+//   the team of a block of queries:  own q, dy    loops over k, v     dq(i,:) = sum_j ds(i,j) k(j,:)
+//   the team of a block of keys:     own k, v     loops over q, dy    dk(j,:) = sum_i ds(i,j) q(i,:)
 //                                                                     dv(j,:) = sum_i m(i,j) p(i,j) dy(i,:)
 // So both have the same loop: with the own pair (A, C) and the other's (B, D), scores A B^T and products C D^T, sums of
-// ds B, and for keys sums of m p D. Probabilities are computed again for each. Blocks and threads as in
-// attention_teams.hpp; the workspace holds delta, B H T floats. Runs on `space`; returns without fencing.
+// ds B, and for keys sums of m p D. Each computes the probabilities again. Blocks and threads as in
+// attention_teams.hpp; the workspace has delta, B H T floats. Runs on `space`; returns without fencing.
 #pragma once
 #include "kernels/attention/cuda/attention_teams.hpp"
 
 namespace kozero::kernels {
 
-/// What both kinds of team read.
+/// The inputs of both kinds of team.
 template <class T>
 struct AttentionGradient {
   AttentionShape shape;
@@ -24,7 +24,7 @@ struct AttentionGradient {
   const float* delta;
 };
 
-/// Whose gradient a team forms.
+/// The gradient that a team computes.
 enum class Own { queries, keys };
 
 /// Backward of one side, for heads of at most kDim channels.
@@ -55,7 +55,7 @@ class TeamBackward {
                         {scratch + 2 * Block::kFloats},
                         {scratch + 3 * Block::kFloats},
                         {scratch + 4 * Block::kFloats}};
-    // The blocks with the most to go over begin first: of queries the last, of keys the first.
+    // The blocks with the most work begin first: the last blocks of queries, the first blocks of keys.
     const std::int64_t nth = team.league_rank() % blocks_;
     const std::int64_t head = team.league_rank() / blocks_;
     const ThreadTile tile{head / heads_, head % heads_, (kOwn == Own::queries ? blocks_ - 1 - nth : nth) * kRows,
@@ -135,8 +135,8 @@ class TeamBackward {
     v.load(team, gradient_.qkv + shape_.value_of(batch, kv), shape_.qkv_columns(), first, shape_.positions, dim);
   }
 
-  /// m p and ds of this thread's rows and columns: own rows by the other's from `other_first` on. Of a key after its
-  /// query, and of rows that are not there, zero.
+  /// m p and ds of this thread's rows and columns: own rows, by the other's rows from `other_first` on. Zero for a key
+  /// after its query, and for rows that do not exist.
   KOKKOS_FUNCTION void probabilities(Numbers& kept_p, Numbers& ds, const ThreadTile& tile, const Memory& memory,
                                      std::int64_t head, std::int64_t other_first) const {
     const auto dim = static_cast<int>(shape_.head_dim);

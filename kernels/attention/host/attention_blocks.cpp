@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// attention_blocks.cpp: two keys at a time, each of two lines of 16 queries: a pair of bf16 in an operand is two keys.
-// Compiled for AVX-512 (F, BW, BF16): nothing here may be called before the processor was asked.
+// attention_blocks.cpp: computes two keys at a time, each as two lines of 16 queries, since a pair of bf16 in an
+// operand is two keys. Compiled for AVX-512 (F, BW, BF16): call only on a processor that has it.
 #include <immintrin.h>
 
 #include "kernels/attention/host/attention_blocks.hpp"
@@ -13,7 +13,7 @@ namespace {
 constexpr int kKeys = 2;   // at a time
 constexpr int kLines = 2;  // of 16 queries
 
-/// 32 numbers, one of each query.
+/// 32 numbers, one per query.
 struct Queries {
   __m512 line[kLines];
 
@@ -27,7 +27,7 @@ struct Queries {
   }
 };
 
-/// Which queries see a key of the block, as a mask for each line.
+/// The queries that see a key of the block, as a mask for each line.
 struct Seen {
   std::uint32_t queries;
 
@@ -47,7 +47,7 @@ inline Queries product(const Queries& a, const Queries& b) {
   return {_mm512_mul_ps(a.line[0], b.line[0]), _mm512_mul_ps(a.line[1], b.line[1])};
 }
 
-/// The orders of a block as an operand: keys are rows of a left one, and k of a right one.
+/// The orders of a block as an operand: keys are the rows of a left operand, and k of a right operand.
 template <class Storage>
 struct Operand;
 
@@ -70,7 +70,7 @@ struct Operand<float> {
   }
 };
 
-/// Blocks of fp16 are operands in float.
+/// Blocks of fp16 become operands in float.
 template <>
 struct Operand<Float16Bits> {
   static constexpr std::int64_t kLine = 16;
@@ -96,7 +96,7 @@ struct Operand<std::uint16_t> {
     _mm512_store_si512(block + key * kTileRows, rounded(x.line[0], x.line[1]));
   }
   static void store_right(std::uint16_t* block, int key, const Queries (&x)[kKeys]) {
-    // Words 0, 16, 1, 17, ...: the two keys of a query beside each other.
+    // Words 0, 16, 1, 17, ...: the two keys of a query are neighbors.
     const __m512i pairs =
         _mm512_add_epi32(_mm512_set1_epi32(16 << 16),
                          _mm512_mullo_epi32(_mm512_set1_epi32(0x10001),

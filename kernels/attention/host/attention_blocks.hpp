@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// attention_blocks.hpp: what attention does with blocks of 32 keys by 32 queries between two tile products.
+// attention_blocks.hpp: attention's operations on blocks of 32 keys by 32 queries between two tile products.
 //   p(j,i) = 2^(c s(j,i) - shift(i)) for j <= i, else 0
 //   c = log2(e) / sqrt(D), so that 2^(c s) = exp(s / sqrt(D))
 //   forward:   shift(i) = c max_j s(j,i)     sum(i) += sum_j p(j,i)
 //   backward:  shift(i) = log2(e) l(i)       ds(j,i) = p(j,i) (m(j,i) dp(j,i) - delta(i))
-// Blocks come as tile_product.hpp leaves them, a row a key: all that belongs to a query is then a lane, and rounded
-// blocks are operands of the next product with no transposition (tile_packing.hpp has their orders). Storage is what T
-// is in memory: float, or 16 bits of bf16 or fp16; an operand of fp16 is made in float. Arrays begin on a cache line.
-// Needs AVX-512 (F, BW; of 16 bits BF16 too). Milakov, Gimelshein, "Online normalizer calculation for softmax",
+// A block is in the order of tile_product.hpp, with one row per key: the numbers of a query are one lane, and rounded
+// blocks are operands of the next product without a transposition (tile_packing.hpp has their orders). Storage is the
+// type of T in memory: float, or the 16 bits of bf16 or fp16; an operand of fp16 is in float. Arrays begin on a cache
+// line. Needs AVX-512 (F, BW; for 16 bits also BF16). Milakov, Gimelshein, "Online normalizer calculation for softmax",
 // 2018, arXiv:1805.02867.
 #pragma once
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace kozero::kernels {
 
-/// A number of each of 32 queries.
+/// One number for each of 32 queries.
 struct alignas(64) QueryValues {
   float of[kTileRows];
 };
@@ -27,27 +27,27 @@ struct RunningSoftmax {
   QueryValues largest;     ///< max s
   QueryValues shift;       ///< c max s
   QueryValues sum;         ///< of 2^(c s - shift)
-  QueryValues correction;  ///< what sums with the shift before must be multiplied with
+  QueryValues correction;  ///< factor for sums with the previous shift
 };
 
 /// The scores of a block. On the diagonal, where keys and queries are the same positions, a query sees no later key.
 struct ScoreBlock {
   const float* scores;
-  const float* kept;  ///< m of dropout, a block too; nullptr where nothing is dropped
+  const float* kept;  ///< m of dropout, also a block; nullptr without dropout
   bool diagonal;
 };
 
 /// largest(i) = max(largest(i), max_j s(j,i)).
 void raise_largest(QueryValues& largest, const ScoreBlock& block);
 
-/// Moves the softmax on to its largest scores, which were raised.
+/// Updates shift, sum and correction to the raised largest scores.
 void advance(RunningSoftmax& softmax, float c);
 
-/// Adds p to the softmax's sums, and packs m p as a right operand, rows being queries and k keys.
+/// Adds p to the softmax's sums, and packs m p as a right operand: rows are queries, k is keys.
 template <class Storage>
 void pack_probabilities(Storage* right, RunningSoftmax& softmax, const ScoreBlock& block, float c);
 
-/// Where backward's operands go: left ones have keys as rows and queries as k, the right one the reverse.
+/// The places of backward's operands: the left ones have keys as rows and queries as k, the right one the reverse.
 template <class Storage>
 struct GradientOperands {
   Storage* p_left;
@@ -55,7 +55,7 @@ struct GradientOperands {
   Storage* ds_right;
 };
 
-/// Packs m p and ds, of the scores and of dp, the gradient of m p.
+/// Packs m p and ds, from the scores and dp, the gradient of m p.
 template <class Storage>
 void pack_gradients(const GradientOperands<Storage>& to, const ScoreBlock& block, const float* dp, float c,
                     const QueryValues& shift, const QueryValues& delta);

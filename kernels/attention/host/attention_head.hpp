@@ -65,14 +65,14 @@ struct HeadRows {
   }
 };
 
-/// Brings blocks of positions to the cache while products run, a part of each with each call of some(): a head's rows
-/// lie too far apart for a processor to foresee them, and it has no room for all at once.
+/// Prefetches blocks of positions while products run, a part with each call of some(): a head's rows are too far apart
+/// for the hardware's prefetching, and a processor drops long bursts.
 template <class T>
 class Lookahead {
  public:
   Lookahead(const HeadExtents<T>& extents, std::int64_t calls) : extents_(extents), calls_(calls) {}
 
-  /// Block b of these heads, where it exists.
+  /// Adds block b of these heads, if it exists.
   void add(std::int64_t b, std::initializer_list<HeadRows<T>> heads) {
     if (b >= extents_.blocks) return;
     for (const HeadRows<T>& head : heads) {
@@ -100,8 +100,8 @@ MatrixPart<StorageOf<T>> part_of_head(T* head, std::int64_t stride, const HeadEx
   return {reinterpret_cast<StorageOf<T>*>(first), stride, extents.rows_of(b), extents.columns_of(c)};
 }
 
-/// m of the block of keys `j` and queries `i` of a head, or nullptr where nothing is dropped. Out of line: the random
-/// numbers need all registers of the loop for themselves.
+/// m of the block of keys `j` and queries `i` of a head, or nullptr without dropout. Not inlined, since the random
+/// numbers need all registers.
 [[gnu::noinline]] inline const float* kept_block(float* block, const AttentionShape& shape, std::int64_t batch,
                                                  std::int64_t head, std::int64_t j, std::int64_t i) {
   if (!(shape.dropout > 0.0F)) return nullptr;

@@ -1,7 +1,13 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// attention_host.cpp: attention in strips of query rows by the loops of matmul_loops.cpp, and the choice between strips
-// and tiles.
+// attention_host.cpp: attention in strips of kStrip query rows of a head, by the loops of matmul_loops.cpp, and the
+// choice between strips and tiles.
+//   forward    S = Q K^T      P = exp(S / sqrt(D) - l)      Y = m P V          Q, Y (R, D)   K, V (n, D)   S, P (R, n)
+//   backward   dP = dY V^T    dS = P * (m dP - rowsum(dY * Y))
+//              dQ = dS K / sqrt(D)     dK += dS^T Q / sqrt(D)     dV += (m P)^T dY
+// A strip that ends at row n needs only the first n keys. Its (R, n) arrays stay in a core's second-level cache. 16-bit
+// arrays are copied to float for the products, and sums of dK and dV stay in float until all strips have added. A task
+// of forward is a strip; a task of backward is a key head with all its query heads and strips, in a fixed order.
 #include <algorithm>
 #include <Kokkos_Profiling_ScopedRegion.hpp>
 #include <type_traits>
@@ -16,16 +22,6 @@
 
 namespace kozero::kernels {
 
-// attention.hpp on the host by products of matmul_host.hpp, kStrip query rows of a head at a
-// time.
-//   forward    S = Q K^T      P = exp(S / sqrt(D) - l)      Y = m P V          Q, Y (R, D)   K, V (n, D)   S, P (R, n)
-//   backward   dP = dY V^T    dS = P * (m dP - rowsum(dY * Y))
-//              dQ = dS K / sqrt(D)     dK += dS^T Q / sqrt(D)     dV += (m P)^T dY
-// A strip that ends at row n needs the first n keys only. Its (R, n) arrays stay in a core's second-level cache. 16-bit
-// arrays are copied to float for the products, and sums of dK and dV stay in float until all strips have added. A task
-// of forward is a strip; a task of backward is a key head with all the query heads and strips that add into it, in a
-// fixed order.
-
 namespace {
 
 constexpr std::int64_t kStrip = 64;
@@ -34,7 +30,7 @@ constexpr std::int64_t kStrip = 64;
 /// sets.
 std::int64_t scratch_row(const AttentionShape& shape) { return (shape.positions + 15) / 16 * 16 + 16; }
 
-/// A thread's scratch: two (R, n) arrays, and, where T is no float, float copies of what a strip and its key head read
+/// A thread's scratch: two (R, n) arrays, and, if T is not float, float copies of what a strip and its key head read
 /// and write.
 template <class T>
 struct ThreadScratch {
@@ -79,7 +75,7 @@ FloatsIn in_float(Block<const T> from, std::int64_t rows, std::int64_t head_dim,
   }
 }
 
-/// Where a product writes a matrix of T in float: itself, or `copy`, which store() then rounds into it.
+/// The output in float of a product for a matrix of T: the matrix, or `copy`, which store() then rounds into it.
 template <class T>
 Block<float> float_target(Block<T> to, std::int64_t head_dim, float* copy) {
   if constexpr (std::is_same_v<T, float>) {
@@ -112,7 +108,7 @@ struct Forward {
   float* logsumexp;
   const T* qkv;
 
-  /// Turns the scores of row i into probabilities that still have to be divided by their sum; returns the sum.
+  /// Replaces the scores of row i by probabilities times their sum; returns the sum.
   [[nodiscard]] float exponentials(const Strip& strip, std::int64_t i, float* scores) const {
     const float scale = shape.scale();
     const std::int64_t keys = i + 1;
@@ -163,13 +159,13 @@ struct Backward {
   const float* logsumexp;
   const T* qkv;
 
-  /// What all strips of a key head share: its keys and values, and where their gradients are summed.
+  /// Shared by all strips of a key head: its keys and values, and the sums of their gradients.
   struct KeyHead {
     FloatsIn key, value;
     Block<float> key_sum, value_sum;
   };
 
-  /// Row i: p holds scores, dp the gradient of m p; afterwards p holds m p, and dp the gradient of the scaled scores.
+  /// Row i: p has scores, dp the gradient of m p; afterwards p has m p, and dp the gradient of the scaled scores.
   void score_gradient(const Strip& strip, std::int64_t i, float* p, float* dp) const {
     const std::int64_t at = shape.output(strip.batch, strip.head) + i * shape.y_columns();
     const T* const y_i = y + at;
@@ -193,7 +189,7 @@ struct Backward {
     std::fill(dp + keys, dp + strip.end, 0.0F);
   }
 
-  /// Writes the strip's dq, and adds into its key head's sums, or overwrites them where `overwrite`.
+  /// Writes the strip's dq, and adds into its key head's sums, or overwrites them if `overwrite`.
   void strip_gradient(const Strip& strip, bool overwrite, const KeyHead& head, const ThreadScratch<T>& scratch) const {
     const std::int64_t row = shape.qkv_columns();
     const std::int64_t y_row = shape.y_columns();
@@ -216,12 +212,12 @@ struct Backward {
     multiply_on_this_thread(head.key_sum, Op::transpose, ds_in, Op::none, q, keys, dim, rows, shape.scale(), beta);
     multiply_on_this_thread(head.value_sum, Op::transpose, p_in, Op::none, dy_strip, keys, dim, rows, 1.0F, beta);
     const Block<T> dq{dqkv + query, row};
-    const Block<float> dq_sum = float_target(dq, dim, scratch.query);  // q is read no more
+    const Block<float> dq_sum = float_target(dq, dim, scratch.query);  // q is not read any more
     multiply_on_this_thread(dq_sum, Op::none, ds_in, Op::none, head.key, rows, dim, keys, shape.scale(), 0.0F);
     store(dq, rows, dim, dq_sum);
   }
 
-  /// All gradients of one key head. The last strip comes first: it reaches every key, so it may overwrite.
+  /// All gradients of one key head. The last strip comes first, since it has every key and so may overwrite.
   void operator()(std::int64_t batch, std::int64_t kv, float* memory) const {
     const ThreadScratch<T> scratch(shape, memory);
     const std::int64_t row = shape.qkv_columns();
@@ -289,13 +285,11 @@ void attention_strips_backward(const Space& space, Matrix<T> dqkv, MatrixIn<T> d
 KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 #undef KOZERO_INSTANTIATE
 
-// attention.hpp on the host: the processor's fastest tile unit, or strips by the loops if none is used.
-
-void choose_attention(Attention /*attention*/) {}  // the fastest repeats
+void choose_attention(Attention /*attention*/) {}  // the fastest algorithm repeats
 
 template <class T>
 std::string attention_by(const AttentionShape& /*shape*/) {
-  return name_of(tile_unit_in_use<T>());  // also where oneDNN multiplies matrices
+  return name_of(tile_unit_in_use<T>());  // also if oneDNN multiplies matrices
 }
 
 template <class T>

@@ -3,7 +3,14 @@
 // attention_host.hpp: the two algorithms of attention.hpp on a host, and their tasks and per-thread scratch.
 //   tiles    blocks of 32 keys by 32 queries on the processor's tile unit
 //   strips   rows of queries by the loops of matmul_loops.cpp
-// No task reads the output of another, so bits do not depend on which thread runs which task.
+// In tiles, up to the diagonal:
+//   forward    S^T = K Q^T      P^T = exp(S^T / sqrt(D) - l)                 Y^T = V^T (m P)^T
+//   backward   dP^T = V dY^T    dS^T = P^T * (m dP^T - rowsum(dY * Y))
+//              dV += (m P)^T dY      dK += dS^T Q / sqrt(D)      dQ^T += K^T dS^T / sqrt(D)
+// Scores are computed transposed, so that P^T and dS^T are operands of the next products without a transposition. In
+// bf16, P and dS are rounded before those products; fp16 is multiplied as float; all sums are in float. No task reads
+// the output of another, so bits depend only on the unit. The contract is attention.hpp's; scratch is per thread, in
+// floats.
 #pragma once
 #include <cstdint>
 #include <Kokkos_Core.hpp>
@@ -15,8 +22,6 @@
 #include "kernels/matmul/host/tile_product.hpp"
 
 namespace kozero::kernels {
-
-// Attention's tasks on the threads of a host, each thread with its own scratch. An idle thread takes the next task.
 
 inline constexpr std::int64_t kLineFloats = 16;  ///< floats of a cache line
 
@@ -43,9 +48,6 @@ void for_each_task(const Space& space, const char* label, std::int64_t tasks, st
   });
 }
 
-// Attention on a host without tile units, in strips of query rows by the loops of matmul_loops.cpp.
-// The contract is attention.hpp's; the scratch is that of one thread, in floats (attention_host.hpp).
-
 template <class T>
 std::int64_t attention_strips_scratch(const AttentionShape& shape);
 
@@ -57,14 +59,6 @@ template <class Space, class T>
 void attention_strips_backward(const Space& space, Matrix<T> dqkv, MatrixIn<T> dy, MatrixIn<T> y,
                                Matrix<const float> logsumexp, MatrixIn<T> qkv, const AttentionShape& shape,
                                Vector<float> workspace);
-
-// Attention on a host's tile units, in blocks of 32 keys by 32 queries up to the diagonal.
-//   forward    S^T = K Q^T      P^T = exp(S^T / sqrt(D) - l)                 Y^T = V^T (m P)^T
-//   backward   dP^T = V dY^T    dS^T = P^T * (m dP^T - rowsum(dY * Y))
-//              dV += (m P)^T dY      dK += dS^T Q / sqrt(D)      dQ^T += K^T dS^T / sqrt(D)
-// Scores are computed transposed, so that P^T and dS^T are operands of the next products without a transposition. In
-// bf16, P and dS are rounded before those products; fp16 is multiplied as float; all sums are in float. Bits depend
-// only on the unit. The contract is attention.hpp's; the scratch is that of one thread, in floats (attention_host.hpp).
 
 template <class T>
 std::int64_t attention_tiles_forward_scratch(const AttentionShape& shape);

@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// attention_tiles_absent.cpp: attention_host.hpp for processors of an architecture that has no tile unit: nobody calls
-// it.
+// attention_tiles_absent.cpp: attention_host.hpp's tiles for architectures without a tile unit: never called.
 #include <kozero/core/precision.hpp>
 #include "kernels/attention/host/attention_host.hpp"
 

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// attention_tiles_backward.cpp: attention_host.hpp's backward, a block of 32 keys at a time over the queries that see
-// it. A task has one key head with all the query heads that read it, one after the other, so that dK and dV are sums of
-// one thread. Of a query head, Q and dY are packed in both directions and dQ^T is summed over the blocks of keys; P^T
-// and dS^T live for a chunk of queries.
+// attention_tiles_backward.cpp: attention_host.hpp's backward in tiles, for each block of 32 keys over the queries that
+// see it. A task has one key head with all its query heads, one after the other, so that one thread sums dK and dV. For
+// a query head, Q and dY are packed in both directions, and dQ^T is summed over the blocks of keys; P^T and dS^T exist
+// for a chunk of queries.
 #include <algorithm>
 
 #include <kozero/core/precision.hpp>
@@ -45,7 +45,7 @@ struct BackwardScratch {
   }
 };
 
-/// A query head and the key head it reads.
+/// A query head and its key head.
 struct HeadPair {
   std::int64_t batch, head, kv;
   bool first, last;  ///< of the query heads that add into the key head's sums
@@ -63,7 +63,7 @@ struct Backward {
 
   [[nodiscard]] HeadRows<T> rows(std::int64_t first) const { return {qkv + first, shape.qkv_columns()}; }
 
-  /// What backward needs of query block i: its operands, and of each query the shift of its scores and delta.
+  /// Prepares query block i: its operands, and for each query the shift of its scores and delta.
   void pack_queries(const HeadPair& at, std::int64_t i, const BackwardScratch<T>& scratch) const {
     const HeadExtents<T> extents(shape);
     const std::int64_t output = shape.output(at.batch, at.head);
@@ -77,7 +77,7 @@ struct Backward {
     query_values(at, i, scratch.shift[i], scratch.delta[i]);
   }
 
-  /// Of query block i: log2(e) l, and delta = rowsum(dY * Y). Both are 0 past the last position.
+  /// For query block i: log2(e) l, and delta = rowsum(dY * Y). Both are 0 past the last position.
   void query_values(const HeadPair& at, std::int64_t i, QueryValues& shift, QueryValues& delta) const {
     using Storage = StorageOf<T>;
     const std::int64_t exist = HeadExtents<T>(shape).rows_of(i);
@@ -88,8 +88,9 @@ struct Backward {
                           reinterpret_cast<const Storage*>(dy + row));
   }
 
-  /// What comes after key block j and query block i: the next queries are packed with the first keys, the next keys
-  /// with their first queries, after which three blocks of the gradient are complete.
+  /// The blocks to prefetch after key block j and query block i: the next queries, which are packed with the first
+  /// keys, or the next keys, which are packed with their first queries, after which three blocks of the gradient are
+  /// complete.
   [[nodiscard]] Lookahead<T> ahead_of(const HeadPair& at, std::int64_t j, std::int64_t i) const {
     const HeadExtents<T> extents(shape);
     const std::int64_t query = shape.query(at.batch, at.head);
@@ -144,7 +145,7 @@ struct Backward {
     }
   }
 
-  /// All that the queries of one head give to dQ, dK and dV.
+  /// The contributions of one query head to dQ, dK and dV.
   void query_head(const HeadPair& at, const BackwardScratch<T>& scratch, const TileUnitInUse& tiles) const {
     const HeadExtents<T> extents(shape);
     const HeadRows<T> key = rows(shape.key_of(at.batch, at.kv));
@@ -158,7 +159,7 @@ struct Backward {
         for (std::int64_t i = first; i < end; ++i) add_to_queries(at, j, i, i - first, scratch, tiles);
         add_to_keys(j, first, end, at.first && first == j, scratch, tiles);
       }
-      store_queries(at, j, scratch);  // they have seen their last key
+      store_queries(at, j, scratch);  // after their last key
       if (at.last) store_keys(at, j, scratch);
     }
   }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// attention_tiles_forward.cpp: attention_host.hpp's forward, a strip of 32 queries at a time over chunks of keys.
-// A task has the query heads of one key head, whose keys and values it packs once, or a part of their strips where
-// there are few key heads for the threads. A strip's sums follow its largest score from chunk to chunk.
+// attention_tiles_forward.cpp: attention_host.hpp's forward in tiles, for each strip of 32 queries over chunks of keys.
+// A task has the query heads of one key head, whose keys and values it packs once, or a part of their strips if there
+// are few key heads for the threads. A strip's sums are rescaled when its largest score grows from chunk to chunk.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -60,7 +60,7 @@ struct Forward {
   /// log2(e) / sqrt(D).
   [[nodiscard]] float exponent() const { return kLog2E * shape.scale(); }
 
-  /// P^T of key blocks [first, end), as an operand; the softmax moves on to them.
+  /// P^T of key blocks [first, end), as an operand; adds them to the softmax.
   void probabilities(const QueryStrip& strip, std::int64_t first, std::int64_t end, const ForwardScratch<T>& scratch,
                      const TileUnitInUse& tiles, Lookahead<T>& ahead) const {
     const HeadExtents<T> extents(shape);
@@ -146,8 +146,8 @@ struct Forward {
     value.pack_across(scratch.value + j * kTileElements, TileSide::left, extents, j, extents.blocks * kTileElements);
   }
 
-  /// Every `parts`-th strip of a key head's query heads, from the `part`-th on. Short ones come first, so that keys and
-  /// values are packed, and what comes next is brought to the cache, between products.
+  /// Every `parts`-th strip of a key head's query heads, from the `part`-th on. Short strips come first, so that
+  /// packing of keys and values, and prefetching, are spread between products.
   void operator()(std::int64_t batch, std::int64_t kv, std::int64_t part, std::int64_t parts, float* memory) const {
     const ForwardScratch<T> scratch(shape, memory);
     const HeadExtents<T> extents(shape);
@@ -162,7 +162,7 @@ struct Forward {
   }
 };
 
-/// Into how many parts a key head's strips are cut: four tasks a thread balance it.
+/// The number of parts of a key head's strips: four tasks per thread balance the load.
 std::int64_t parts_of_head(const AttentionShape& shape, std::int64_t threads) {
   const std::int64_t key_heads = shape.batch * shape.kv_heads;
   const std::int64_t strips = HeadExtents<float>(shape).blocks * shape.group();

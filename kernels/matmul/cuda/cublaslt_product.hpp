@@ -1,17 +1,17 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// cublaslt_product.hpp: one product of matmul.hpp as cuBLASLt has it: descriptors, epilogue, algorithm.
-// cuBLASLt's matrices are column-major, and a row-major matrix read so is its transpose: c^T = op(b)^T op(a)^T, so the
-// operands change places and keep their operations. Epilogues, of numbers in float before they are rounded:
+// cublaslt_product.hpp: one product of matmul.hpp in terms of cuBLASLt: descriptors, epilogue, algorithm.
+// cuBLASLt's matrices are column-major, and a row-major matrix read as column-major is its transpose:
+// c^T = op(b)^T op(a)^T, so the operands swap and keep their operations. Epilogues, in float before rounding:
 //   bias             c = ... + bias, and in any case + addend
 //   gelu             hidden (its auxiliary output) = ... + bias, c = gelu(hidden)     N a multiple of kHiddenMultiple
 //   gelu_gradient    c = (...) * gelu'(hidden)
-//   sums_of_a        sums(m) = sum over the inner extent of op(a): where that is dy^T, the gradient of a bias
+//   sums_of_a        sums(m) = sum over the inner extent of op(a): if a is dy, the gradient of a bias
 //   sums_of_b        sums(n) = the same of op(b)
-// Its algorithms are those that cuBLASLt's heuristic names for the kind of product, none with a reduction by
-// atomics; the first is the rule's (product_tuning.hpp). An algorithm's name is the algorithm's words in hexadecimal,
-// which one version of cuBLASLt gives one GPU. Where there is none for a GELU or for sums, there is no such Product,
-// and they are kernels of their own.
+// The algorithms are those that cuBLASLt's heuristic returns for the kind of product, except reductions by atomics; the
+// first is the default (product_tuning.hpp). An algorithm's name is cuBLASLt's description in hexadecimal, valid for
+// one version of cuBLASLt and one GPU. If there is no algorithm with a GELU or sums, exists() is false, and separate
+// kernels compute them.
 #pragma once
 #include <cublasLt.h>
 #include <cuda_runtime.h>
@@ -28,16 +28,16 @@ namespace kozero::kernels {
 inline constexpr std::size_t kCublasltWorkspace = std::size_t{32} << 20;
 inline constexpr int kMostAlgorithms = 16;
 inline constexpr std::int64_t kHiddenMultiple = 8;  ///< of the leading dimension of hidden, in elements
-inline constexpr std::uintptr_t kVectorBytes = 16;  ///< of the widest load: what tensor cores' kernels want of pointers
+inline constexpr std::uintptr_t kVectorBytes = 16;  ///< of the widest load: alignment for kernels on tensor cores
 
 enum class Fusion { none, gelu, gelu_gradient, sums_of_a, sums_of_b };
 
-/// What a product's descriptors and algorithm depend on.
+/// The key of a product's descriptors and algorithm.
 struct CublasltKind {
   ProductShape shape;
   Fusion fusion = Fusion::none;
   bool aligned = false;  ///< all arrays are aligned to kVectorBytes
-  bool tf32 = false;     ///< of floats, on tensor cores
+  bool tf32 = false;     ///< floats on tensor cores
 
   friend auto operator<=>(const CublasltKind&, const CublasltKind&) = default;
 };
@@ -47,7 +47,7 @@ inline void check_cublaslt(cublasStatus_t status, const char* call) {
   throw Error(Failure::internal, std::string("matmul: ") + call + ": " + cublasLtGetStatusString(status));
 }
 
-/// The stream of a space's kernels; none where a test computes on the host.
+/// The stream of a space's kernels; null if a test computes on the host.
 template <class Space>
 cudaStream_t stream_of(const Space& space) {
   if constexpr (requires { space.cuda_stream(); }) {
@@ -64,7 +64,7 @@ constexpr cudaDataType_t cublaslt_type() {
   if constexpr (std::is_same_v<T, Float16>) return CUDA_R_16F;
 }
 
-/// It lives as long as the process.
+/// Lives as long as the process.
 template <class Out, class In>
 class CublasltProduct {
  public:
@@ -84,11 +84,11 @@ class CublasltProduct {
     find_algorithms();
   }
 
-  /// cuBLASLt can compute it.
+  /// Whether cuBLASLt can compute this product.
   [[nodiscard]] bool exists() const { return !algorithms_.empty(); }
   [[nodiscard]] std::size_t num_algorithms() const { return algorithms_.size(); }
 
-  /// Of each algorithm its name.
+  /// The names of the algorithms.
   [[nodiscard]] std::vector<std::string> algorithms() const {
     std::vector<std::string> names;
     for (const auto& algorithm : algorithms_) {
@@ -109,7 +109,7 @@ class CublasltProduct {
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, static_cast<const void*>(epilogue.hidden));
     }
     Out* const result = gelu ? epilogue.active : c;
-    const Out* const addend = epilogue.addend == nullptr ? result : epilogue.addend;  // read where beta is 1
+    const Out* const addend = epilogue.addend == nullptr ? result : epilogue.addend;  // read if beta is 1
     const float alpha = 1.0F;
     const float beta = kind_.shape.accumulate ? 1.0F : 0.0F;
     check_cublaslt(cublasLtMatmul(handle_, operation_, &alpha, b, b_, a, a_, &beta, addend, c_, result, c_,
@@ -118,7 +118,7 @@ class CublasltProduct {
   }
 
  private:
-  /// A row-major (rows, columns) matrix as cuBLASLt sees it.
+  /// cuBLASLt's layout of a row-major (rows, columns) matrix.
   static cublasLtMatrixLayout_t layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns) {
     cublasLtMatrixLayout_t result = nullptr;
     check_cublaslt(cublasLtMatrixLayoutCreate(&result, type, static_cast<std::uint64_t>(columns),
@@ -143,7 +143,7 @@ class CublasltProduct {
       case Fusion::gelu_gradient:
         return CUBLASLT_EPILOGUE_DGELU;
       case Fusion::sums_of_a:
-        return CUBLASLT_EPILOGUE_BGRADB;  // the operands change places
+        return CUBLASLT_EPILOGUE_BGRADB;  // the operands swap
       case Fusion::sums_of_b:
         return CUBLASLT_EPILOGUE_BGRADA;
     }
@@ -163,7 +163,7 @@ class CublasltProduct {
     }
   }
 
-  /// Stands for a pointer as aligned as run()'s will be: the heuristic reads it off these two.
+  /// A stand-in for run()'s pointers with the same alignment, which the heuristic reads.
   template <class T>
   [[nodiscard]] const void* any_pointer() const {
     return reinterpret_cast<const void*>(kind_.aligned ? kVectorBytes : std::uintptr_t{sizeof(T)});

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // matmul_cublaslt.cpp: the matrix product on NVIDIA GPUs, by cuBLASLt (cublaslt_product.hpp), with a GELU or the
-// gradient of a bias in its epilogue where it has one. Descriptors and algorithms are kept; the workspace is allocated
+// gradient of a bias in its epilogue if there is one. Descriptors and algorithms are cached; the workspace is allocated
 // once, at the first product, and freed when Kokkos ends.
 #include <array>
 #include <initializer_list>
@@ -39,7 +39,7 @@ Library& library() {
   return library;
 }
 
-/// Whether products of floats may be TF32's.
+/// Whether products of floats may use TF32.
 bool& tf32() {
   static bool chosen = false;
   return chosen;
@@ -51,7 +51,7 @@ bool aligned(std::initializer_list<const void*> arrays) {
   return bits % kVectorBytes == 0;
 }
 
-/// The GELU that may be part of the product.
+/// The GELU that can be fused into the product.
 template <class Out, class In>
 Fusion fusion_of(const ProductShape& shape, const Epilogue<Out, In>& epilogue, bool aligned) {
   if (!aligned || shape.n % kHiddenMultiple != 0 || shape.accumulate) return Fusion::none;
@@ -72,7 +72,7 @@ CublasltProduct<Out, In>& product_of(const CublasltKind& kind) {
   return products.try_emplace(kind, library().handle, kind).first->second;
 }
 
-/// The plain product by the algorithm that the table or the rule says. Timed ones do not overwrite c.
+/// The plain product by the algorithm of the table, or the default. Timed products do not overwrite c.
 template <class Out, class In>
 void run(CublasltProduct<Out, In>& product, const CublasltKind& kind, cudaStream_t stream, Out* c, const In* a,
          const In* b, const Epilogue<Out, In>& epilogue) {
@@ -86,12 +86,12 @@ void run(CublasltProduct<Out, In>& product, const CublasltKind& kind, cudaStream
   product.run(algorithm, stream, workspace, c, a, b, epilogue);
 }
 
-/// A product with an epilogue of cuBLASLt's, or the plain one with kernels of our own behind it.
+/// The choice between a fused product and a plain product followed by our own kernels.
 template <class Out, class In>
 struct FusedOrApart {
   CublasltProduct<Out, In>& fused;
   CublasltProduct<Out, In>& plain;
-  bool apart_first;  ///< the rule is apart
+  bool apart_first;  ///< the default is apart
 
   [[nodiscard]] std::vector<std::string> algorithms() const {
     std::vector<std::string> names = fused.algorithms();
@@ -116,7 +116,7 @@ struct FusedOrApart {
 template <class Space, class Out, class In>
 void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a, const In* b,
               const Epilogue<Out, In>& epilogue) {
-  if (!std::is_same_v<Out, In> && shape.has_bias) {  // it adds no bias of another type than c's
+  if (!std::is_same_v<Out, In> && shape.has_bias) {  // cuBLASLt adds no bias of another type than c's
     empty_product(space, shape, c, epilogue.bias, shape.accumulate && epilogue.addend == nullptr ? c : epilogue.addend);
     const ProductShape onto_bias{shape.m, shape.n, shape.k, shape.op_a, shape.op_b, true, false};
     return multiply(space, onto_bias, c, a, b, Epilogue<Out, In>{.active = epilogue.active, .hidden = epilogue.hidden});
@@ -141,7 +141,7 @@ void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a
   static KeptAlgorithms<CublasltKind, std::size_t> kept;
   const std::int64_t extent = shape.m * shape.n;
   const std::size_t algorithm = kept.of(kind, [&] {
-    // Timed ones overwrite neither c nor what a GELU gives.
+    // Timed products overwrite neither c nor the output of a GELU.
     return algorithm_of<Out>(name_of<Out, In>(kind), product.algorithms(), 2 * extent,
                              [&](std::size_t index, Out* results) {
                                Epilogue<Out, In> timed = epilogue;
@@ -152,9 +152,9 @@ void multiply(const Space& space, const ProductShape& shape, Out* c, const In* a
   run_algorithm(algorithm, c, epilogue);
 }
 
-/// The rule is apart: an epilogue that sums has no algorithm that splits the inner extent, and a weight's gradient has
-/// too few tiles of its own for all multiprocessors. Timed ones overwrite the workspace that gets the sums, but neither
-/// c nor the gradient of a bias.
+/// The default is apart: no algorithm with an epilogue that sums splits the inner extent, and a weight's gradient has
+/// too few tiles for all multiprocessors. Timed products overwrite the workspace with sums, but neither c nor the
+/// gradient of a bias.
 template <class Space, class T>
 bool multiply_and_sum(const Space& space, const ProductShape& shape, float* c, Matrix<const T> a, Matrix<const T> b,
                       Operand summed, Vector<float> workspace) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// matmul_few_rows.cpp: tasks are scheduled dynamically over the threads; the cut of the sums depends on the shape
-// alone.
+// matmul_few_rows.cpp: the product of a few rows, as tasks that are scheduled dynamically over the threads. The ranges
+// of the sums depend only on the shape.
 #include <algorithm>
 #include <type_traits>
 
@@ -12,11 +12,11 @@
 namespace kozero::kernels {
 namespace {
 
-constexpr std::int64_t kPanel = 256;      // columns of b (K, N) that a task sums at once
-constexpr std::int64_t kRangeRows = 128;  // rows of b (K, N) of a task
-constexpr std::int64_t kRowsAtOnce = 4;   // whose terms are added between a load and a store of a sum
+constexpr std::int64_t kPanel = 256;      // columns of b (K, N) per panel
+constexpr std::int64_t kRangeRows = 128;  // rows of b (K, N) per task
+constexpr std::int64_t kRowsAtOnce = 4;   // rows of b added between a load and a store of a sum
 constexpr std::int64_t kAhead = 8;        // rows: how far ahead b is prefetched
-constexpr std::int64_t kDotRows = 16;     // rows of b (N, K) of a task
+constexpr std::int64_t kDotRows = 16;     // rows of b (N, K) per task
 constexpr std::int64_t kLine = 64;        // bytes of a cache line
 
 ProductScratch& scratch() {
@@ -68,7 +68,7 @@ void add_rows(float* sums, const In* a, const In* b, const ProductShape& shape, 
   }
 }
 
-/// The same where the panel's width is known only now.
+/// The same for a panel width known at run time.
 template <int kCount, class In>
 void add_rows(float* sums, const In* a, const In* b, const ProductShape& shape, std::int64_t k, std::int64_t width) {
   if (width == kPanel) return add_rows<kPanel, kCount>(sums, a, b, shape, k);

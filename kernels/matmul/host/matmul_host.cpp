@@ -122,7 +122,7 @@ const char* multiplier() {
 
 template <class Space, class T>
 double product_probe(const Space& space) {
-  constexpr std::int64_t kSteps = 10;  // 20 KiB of each side
+  constexpr std::int64_t kSteps = 10;  // 20 KiB per side
   constexpr std::int64_t kRepeats = 2000;
   const TileUnit* const unit = tile_unit_in_use<T>();
   if (unit == nullptr) return 0.0;

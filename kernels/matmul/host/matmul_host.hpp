@@ -3,9 +3,11 @@
 // matmul_host.hpp: the algorithms of matmul.hpp on a host, and the scratch memory and task loop that they share.
 //   tiles      blocks of 32 x 32 on the processor's tile unit (AMX, AVX-512)
 //   few rows   M <= kFewRows, as in generation: reads each weight once, on all threads
-//   loops      own loops, on any processor
-//   library    oneDNN, for run.products = "library" alone: its bits depend on the number of threads
-// matmul_host.cpp chooses among them.
+//   loops      our own loops, on any processor
+//   library    oneDNN, only for run.products = "library": its bits depend on the number of threads
+// matmul_host.cpp chooses among them. Except with the library, terms are added in an order that depends only on the
+// shape and the algorithm. So an element's bits depend on its row of op(a) and its column of op(b), not on M, the other
+// rows, or the number of threads.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -20,10 +22,7 @@
 
 namespace kozero::kernels {
 
-// What the host's products have in common: memory that all of a kind share, since they run one
-// after another, and tasks that idle threads take.
-
-/// task(i) for i in [0, tasks); an idle thread takes the next.
+/// Calls task(i) for i in [0, tasks); an idle thread runs the next task.
 template <class Task>
 void for_each_task(const Device& space, const char* label, std::int64_t tasks, const Task& task) {
   using Policy = Kokkos::RangePolicy<Device, Kokkos::Schedule<Kokkos::Dynamic>, Kokkos::IndexType<std::int64_t>>;
@@ -32,7 +31,7 @@ void for_each_task(const Device& space, const char* label, std::int64_t tasks, c
 
 class ProductScratch {
  public:
-  /// At least `wanted` bytes, aligned to a page. It only ever grows; what it held is lost when it does.
+  /// At least `wanted` bytes, aligned to a page. The memory only grows, and growing discards its contents.
   std::byte* at_least(std::int64_t wanted) {
     if (wanted > extent_) {
       const std::int64_t pages = (wanted + kPage - 1) / kPage * kPage;
@@ -53,17 +52,13 @@ class ProductScratch {
   std::int64_t extent_ = 0;
 };
 
-// The host's products without a tile unit (matmul_loops.cpp). Each element is one chain of additions in the order of k,
-// so its bits depend on its row of op(a) and its column of op(b) alone: not on M, N, or the number of threads.
-
-/// multiply() of matmul.hpp without its GELU.
+/// multiply() of matmul.hpp without its GELU, by loops (matmul_loops.cpp). Each element is one chain of additions in
+/// the order of k.
 template <class Out, class In>
 void multiply_by_loops(const Device& space, const ProductShape& shape, Out* c, const In* a, const In* b,
                        const Epilogue<Out, In>& epilogue);
 
-// The library's products (matmul_onednn.cpp). A build without oneDNN uses the loops.
-
-/// "oneDNN", "loops".
+/// The library of products (matmul_onednn.cpp): "oneDNN", or "loops" in a build without oneDNN.
 const char* library_name();
 /// Whether its bits depend on the number of threads.
 bool library_depends_on_threads();
@@ -84,28 +79,23 @@ struct Block {
 void multiply_on_this_thread(Block<float> out, Op op_a, Block<const float> a, Op op_b, Block<const float> b,
                              std::int64_t m, std::int64_t n, std::int64_t k, float alpha, float beta);
 
-// The matrix product on the host where op(a) = a has a few rows, as generation has.
-//   c (M, N) = a (M, K) op(b) [+ bias] [+ c or addend]        M <= kFewRows
-// Each element of b is read once, in the order of memory, by all threads; its use is M multiplications, so memory sets
-// the speed, and b may have 16 bits. b (K, N) is cut into panels of columns and ranges of rows, whose partial sums a
-// second dispatch adds in order; of b (N, K) each row is a dot product with every row of a. Sums are in float. The bits
-// of a row of c depend on its row of a and on b alone: not on M, nor on the number of threads.
-
+/// Most rows of a for the algorithm of few rows, as in generation.
+///   c (M, N) = a (M, K) op(b) [+ bias] [+ c or addend]        M <= kFewRows
+/// All threads read each element of b once, in the order of memory. An element is used for only M multiplications, so
+/// memory bandwidth limits the speed, and b may have 16 bits. b (K, N) is cut into panels of columns and ranges of
+/// rows, whose partial sums a second dispatch adds in order; for b (N, K), each row is a dot product with every row of
+/// a. Sums are in float.
 inline constexpr std::int64_t kFewRows = 8;
 
 /// Whether multiply_few_rows computes this shape.
 inline bool has_few_rows(const ProductShape& shape) { return shape.m <= kFewRows && shape.op_a == Op::none; }
 
-/// multiply() of matmul.hpp with nothing but a bias and an addend behind it.
+/// multiply() of matmul.hpp with at most a bias and an addend.
 template <class Out, class In>
 void multiply_few_rows(const Device& space, const ProductShape& shape, Out* c, const In* a, const In* b,
                        const Epilogue<Out, In>& epilogue);
 
-// The matrix product on the host in blocks of 32 x 32, by a tile unit of the processor.
-// Terms are added in the order of k, so the bits of an element depend on its row of op(a), its column of op(b) and the
-// unit alone: not on the other rows, nor on the number of threads.
-
-/// multiply() of matmul.hpp by `unit`, one of tile_units<In>().
+/// multiply() of matmul.hpp in blocks of 32 x 32 by `unit`, one of tile_units<In>(). Terms are added in the order of k.
 template <class Out, class In>
 void multiply_by_tiles(const Device& space, const TileUnit& unit, const ProductShape& shape, Out* c, const In* a,
                        const In* b, const Epilogue<Out, In>& epilogue);

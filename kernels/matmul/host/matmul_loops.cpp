@@ -20,11 +20,11 @@ using Lanes [[gnu::vector_size(32)]] = float;
 constexpr int kVectorLanes = 8;
 constexpr int kPanelRows = 6;
 constexpr int kPanelColumns = 16;
-// A task's tile of c: its sums lie in the second-level cache.
+// A task's tile of c: its sums fit into the second-level cache.
 constexpr std::int64_t kSumRows = 16 * kPanelRows;
 constexpr std::int64_t kSumColumns = 8 * kPanelColumns;
-constexpr std::int64_t kSteps = 256;  // of k: a panel of b of that length lies in the first-level cache
-constexpr std::int64_t kPacked = std::int64_t{1} << 22;  // floats of an operand that are packed at once, about
+constexpr std::int64_t kSteps = 256;  // of k: a panel of b of that length fits into the first-level cache
+constexpr std::int64_t kPacked = std::int64_t{1} << 22;  // about the floats of an operand that are packed at once
 constexpr std::int64_t kSpan = 4096;                     // of k, for which operands are packed at once
 
 std::int64_t rounded_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
@@ -71,7 +71,7 @@ void pack_panel(float* panels, const Vectors<T>& from, std::int64_t index) {
   }
 }
 
-// Each copies one vector, so that the compiler keeps it in a register: it copies more through memory.
+// Copies a single vector, which the compiler keeps in a register; larger copies go through memory.
 Lanes load(const float* from) {
   Lanes lanes;
   std::memcpy(&lanes, from, sizeof(lanes));
@@ -79,7 +79,7 @@ Lanes load(const float* from) {
 }
 void store(float* to, Lanes lanes) { std::memcpy(to, &lanes, sizeof(lanes)); }
 
-/// sums (6, 16), rows kSumColumns apart, += or, where `first`, = the products of `steps` steps of two panels.
+/// sums (6, 16), rows kSumColumns apart, += or, if `first`, = the products of `steps` steps of two panels.
 void multiply_panels(float* sums, const float* a, const float* b, std::int64_t steps, bool first) {
   Lanes sum[kPanelRows][2] = {};
   if (!first) {
@@ -105,7 +105,7 @@ void multiply_panels(float* sums, const float* a, const float* b, std::int64_t s
   }
 }
 
-/// sums (rows, columns), at most a tile, = or, where not `first`, += products of panels [rows][k][6], [columns][k][16].
+/// sums (rows, columns), at most a tile, = or, if not `first`, += products of panels [rows][k][6], [columns][k][16].
 void multiply_tile(float* sums, const float* a, const float* b, std::int64_t rows, std::int64_t columns, std::int64_t k,
                    bool first) {
   for (std::int64_t step = 0; step < k; step += kSteps) {
@@ -123,7 +123,7 @@ struct Tile {
   alignas(64) float sums[kSumRows * kSumColumns];
 };
 
-/// Where the sums of a tile come from and go to.
+/// The inputs and outputs of a tile's sums.
 template <class Out, class In>
 struct ResultTile {
   Out* c;
@@ -168,7 +168,7 @@ float* packed(const Device& space, ProductScratch& scratch, const Vectors<T>& fr
   return to;
 }
 
-/// Vectors whose panels have at most kPacked floats, but those of a tile at least.
+/// The number of vectors whose panels have at most kPacked floats, but at least a tile.
 std::int64_t vectors_at_once(std::int64_t k, std::int64_t tile) { return std::max(tile, kPacked / k / tile * tile); }
 
 struct Scratch {
@@ -191,7 +191,7 @@ void multiply_by_loops(const Device& space, const ProductShape& shape, Out* c, c
   const std::int64_t longest = std::min(shape.k, kSpan);
   const std::int64_t some_rows = vectors_at_once(longest, kSumRows);
   const std::int64_t some_columns = vectors_at_once(longest, kSumColumns);
-  // The sums of spans but the last, (M, N).
+  // The sums of all spans except the last, (M, N).
   auto* const waiting = shape.k <= kSpan ? nullptr
                                          : reinterpret_cast<float*>(scratch().sums.at_least(
                                                shape.m * shape.n * static_cast<std::int64_t>(sizeof(float))));

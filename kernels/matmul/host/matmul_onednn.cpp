@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // matmul_onednn.cpp: the matrix product on the host, by oneDNN: its sgemm for floats without a bias, else its matmul
-// primitive. sgemm copies blocks of both operands into an order of its own; at the shapes of a step it is never the
-// slower one, and for gradients with respect to weights and for the head's long sums it is 5 to 35 % faster (AVX-512,
-// oneDNN 2.6). A primitive with its memory objects is made once for each shape; a call only sets the data pointers.
-// Operands are read where they lie, except that b is first copied into oneDNN's own block format where a row of some
-// operand is a multiple of 4 KiB: columns then fall on few cache sets, and on some processors the plain product runs at
-// half speed. oneDNN has no product of fp16 on a host; it rejects bf16 below AVX-512, and emulates it on AVX-512
-// without BF16 at a third of float's speed. Such operands are copied to float first; the result is rounded last.
+// primitive. sgemm copies blocks of both operands into an order of its own. At the shapes of a step it is never slower,
+// and for gradients with respect to weights and for the head's long sums it is 5 to 35 % faster (AVX-512, oneDNN 2.6).
+// A primitive with its memory objects is made once per shape; a call only sets the data pointers. Operands are read in
+// place, except that b is first copied into oneDNN's own block format if a row of some operand is a multiple of 4 KiB:
+// columns then fall on few cache sets, and on some processors the plain product runs at half speed. oneDNN has no
+// product of fp16 on a host; it rejects bf16 below AVX-512, and emulates it on AVX-512 without BF16 at a third of
+// float's speed. Such operands are first copied to float; the result is rounded last.
 #include <cstddef>
 #include <dnnl.hpp>
 #include <map>
@@ -37,7 +37,7 @@ constexpr Type type_of() {
   return std::is_same_v<T, float> ? Type::f32 : Type::bf16;
 }
 
-/// What the arrays of a product hold.
+/// The types of a product's arrays.
 struct ProductTypes {
   Type out, in;
 };
@@ -63,7 +63,7 @@ Memory::desc layout(std::int64_t rows, std::int64_t columns, Op op, Type type) {
 
 bool collides_in_cache(std::int64_t row) { return row % (4096 / static_cast<std::int64_t>(sizeof(float))) == 0; }
 
-/// Whether packing b pays: its cost, k * n, against the product's, m * k * n, and a bound on the copy's size.
+/// Whether packing b saves time: cost k * n against m * k * n of the product, and a bound on the copy's size.
 bool packs_b(const ProductShape& shape) {
   constexpr std::int64_t kFewestRows = 128;
   constexpr std::int64_t kLargestCopy = std::int64_t{1} << 24;
@@ -163,7 +163,7 @@ Product& product(const ProductShape& shape) {
   return products.try_emplace(shape, shape, ProductTypes{type_of<Out>(), type_of<In>()}).first->second;
 }
 
-/// c = op(a) op(b), plus c where shape.accumulate.
+/// c = op(a) op(b), plus c if shape.accumulate.
 void multiply_floats(const ProductShape& shape, float* c, const float* a, const float* b) {
   const bool plain_a = shape.op_a == Op::none;
   const bool plain_b = shape.op_b == Op::none;
@@ -182,8 +182,8 @@ void multiply_as_they_are(const ProductShape& shape, Out* c, const In* a, const 
   product<Out, In>(shape).run(c, a, b, bias);
 }
 
-/// Whether oneDNN has fast products of In: of bf16 on the processors whose tile unit for it is used, since on others
-/// products of floats are faster. Every instruction set with AVX-512 BF16 has the bits of avx512_core_bf16.
+/// Whether oneDNN has fast products of In. Products of bf16 are faster than those of float only on processors whose
+/// tile unit for bf16 is used. Every instruction set with AVX-512 BF16 has the bits of avx512_core_bf16.
 template <class In>
 bool multiplies_as_they_are() {
   if (std::is_same_v<In, Float16>) return false;
@@ -199,9 +199,9 @@ class FloatCopies {
       : next_(
             reinterpret_cast<float*>(library().floats.at_least(elements * static_cast<std::int64_t>(sizeof(float))))) {}
 
-  /// Room for that many.
+  /// Room for `elements` floats.
   float* take(std::int64_t elements) { return std::exchange(next_, next_ + elements); }
-  /// A copy of them, or nullptr of nothing.
+  /// A copy in float; nullptr for nullptr.
   template <class T>
   float* of(const T* from, std::int64_t elements) {
     if (from == nullptr) return nullptr;

@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// matmul_tiles.cpp: which blocks are multiplied when, and where they lie meanwhile.
-// The side with fewer blocks is shared: packed whole, by all threads, before anybody multiplies. The other side
-// streams: its blocks are distributed over the workers. A worker packs a chunk of them for a pass, the unit's
-// pass_steps of k at most, and multiplies each with a group of blocks of the shared side:
+// matmul_tiles.cpp: the order in which blocks are packed, multiplied and stored, and their places in memory.
+// The side with fewer blocks is shared: all threads pack it whole before the first product. The other side is streamed:
+// its blocks are distributed over the workers. A worker packs a chunk of them for a pass (at most the unit's pass_steps
+// of k), and multiplies each with a group of blocks of the shared side:
 //   for each group, each chunk, each pass over k: pack the chunk; for each block of it, each of the group: c += ...
-// A block's sums wait in the worker's scratch from pass to pass. After the last pass they go to c while the next block
-// is multiplied, or before where the unit does not overlap. For a long k, where the sums of all blocks of a worker fit
-// into 2 MiB, k is cut into spans and the shared side is packed a span at a time, so that it stays in the caches and
-// needs little memory; all sums then wait from span to span.
+// A block's sums stay in the worker's scratch from pass to pass. After the last pass they are stored to c while the
+// next block is multiplied, or before if the unit does not overlap. If k is long and the sums of all blocks of a worker
+// fit into 2 MiB, k is cut into spans, and the shared side is packed span by span, so that it stays in the caches and
+// needs little memory; all sums then stay from span to span.
 #include <algorithm>
 #include <cstddef>
 
@@ -22,10 +22,10 @@ namespace {
 
 constexpr std::int64_t kLineBytes = 64;
 constexpr std::int64_t kSumBytes = kTileElements * static_cast<std::int64_t>(sizeof(float));
-constexpr std::int64_t kChunkBytes = 512 << 10;  // at most, of a packed chunk
+constexpr std::int64_t kChunkBytes = 512 << 10;  // most bytes of a packed chunk
 constexpr std::int64_t kSpanBytes = 4 << 20;     // of the shared side
-constexpr std::int64_t kKeptBlocks = 512;        // of sums that wait from span to span, at most
-constexpr std::int64_t kPackedBlocks = 8;        // of a PackingUnit where k lies across
+constexpr std::int64_t kKeptBlocks = 512;        // most blocks of sums that stay from span to span
+constexpr std::int64_t kPackedBlocks = 8;        // of a PackingUnit if k is across
 
 struct Range {
   std::int64_t begin, end;
@@ -44,8 +44,8 @@ std::int64_t equal_part(std::int64_t extent, std::int64_t most) {
   return (extent + parts - 1) / parts;
 }
 
-/// What of a side is packed together. Where k lies across, many blocks for one step: a row of the matrix holds a line
-/// of each, so that they lie in the same pages. Else one block for many steps.
+/// The part of a side that is packed together. If k is across, many blocks for one step, since a row of the matrix has
+/// a line of each, and so they are in the same pages; else one block for many steps.
 struct PackingUnit {
   std::int64_t blocks, steps;
 };
@@ -60,12 +60,12 @@ std::int64_t blocks_of(std::int64_t rows) { return (rows + kTileRows - 1) / kTil
 /// How a product's blocks are distributed.
 struct BlockPlan {
   std::int64_t steps;             ///< of k
-  std::int64_t streamed, shared;  ///< blocks of a side
-  std::int64_t streams, splits;   ///< workers along a side
-  std::int64_t chunk, group;      ///< blocks of a side that a worker multiplies at a time
+  std::int64_t streamed, shared;  ///< blocks per side
+  std::int64_t streams, splits;   ///< workers per side
+  std::int64_t chunk, group;      ///< blocks per side that a worker multiplies at a time
   std::int64_t pass;              ///< steps that are multiplied at a time
   std::int64_t span;              ///< steps for which the shared side is packed at a time
-  std::int64_t kept;              ///< streamed blocks whose sums wait: a chunk's, or with several spans a worker's
+  std::int64_t kept;              ///< streamed blocks whose sums stay: a chunk's, or with several spans a worker's
   TileSide streaming;
 
   [[nodiscard]] std::int64_t workers() const { return streams * splits; }
@@ -212,8 +212,8 @@ class TiledProduct {
             unit_.overlaps && addend_ != c_ && shape_.n * static_cast<std::int64_t>(sizeof(Out)) % kLineBytes == 0};
   }
 
-  /// What is done beside a product: the block that was complete before it is stored, the lines of the block that is
-  /// complete after it are fetched, and a part of what is packed next.
+  /// The side work of a product: stores the block completed before the product, prefetches the lines of the block that
+  /// the product completes, and prefetches a part of the elements to pack next.
   struct Beside {
     const TiledProduct* of;
     Range streamed, span;  ///< of the worker, of k
@@ -263,7 +263,7 @@ class TiledProduct {
     }
   }
 
-  /// Packs a chunk's blocks for a pass, one behind the other.
+  /// Packs a chunk's blocks for a pass, one after the other.
   void pack_chunk(Packed<In>* to, Range chunk, Range pass) const {
     const std::int64_t at_once = streamed_.k_across ? 1 : pass.extent();  // see PackingUnit
     for (std::int64_t step = 0; step < pass.extent(); step += at_once) {
@@ -274,8 +274,8 @@ class TiledProduct {
     }
   }
 
-  /// Asks for a part of what is packed next: the chunk's next pass, or the next chunk's first one of the span, or the
-  /// first chunk's of the next span. A unit that multiplies as fast as the caches deliver has no room for that.
+  /// Prefetches a part of the elements to pack next: for the chunk's next pass, or the next chunk's first pass in the
+  /// span, or the first chunk's in the next span. Not for a unit that multiplies as fast as the caches deliver.
   [[gnu::always_inline]] void prefetch_next(const Beside& beside) const {
     if (unit_.overlaps) return;
     const bool same_chunk = beside.pass.end < beside.span.end;
@@ -315,7 +315,7 @@ class TiledProduct {
   const Out* addend_;
   TileSource<In> streamed_{}, shared_{};
   Packed<In>* packed_ = nullptr;     // the shared side: [block][step of the span]
-  std::byte* of_workers_ = nullptr;  // of each: waiting sums, the complete ones of a block, a packed chunk
+  std::byte* of_workers_ = nullptr;  // per worker: waiting sums, a block's complete sums, a packed chunk
 };
 
 }  // namespace
@@ -332,7 +332,7 @@ void multiply_by_tiles(const Device& space, const TileUnit& unit, const ProductS
     Kokkos::parallel_for("kozero::matmul::pack", workers, [=](std::int64_t w) { product.pack_shared(w, span); });
     Kokkos::parallel_for("kozero::matmul::tiles", workers, [=](std::int64_t w) { product.multiply(w, span); });
   }
-  // A pass of its own where nothing overlaps: within the blocks' storing it is slower, since their rows lie far apart.
+  // A separate pass if nothing overlaps: with the stores of blocks it is slower, since their rows are far apart.
   if (!unit.overlaps) apply_gelu(space, shape, c, epilogue);
 }
 

@@ -3,8 +3,7 @@
 // tile_lines.hpp: cache lines of 16 words: a mask of a line's beginning, 16 lines transposed, powers of two.
 //   2^t = 2^n 2^r      n = round(t), r = t - n, |r| <= 1/2
 // 2^r is the polynomial of degree 6 with the least relative error, 1.9e-9; in float it is within 8e-8.
-// For files compiled for AVX-512 (F) alone; whoever includes it gets functions of its own, which no other file can
-// call.
+// Only for files compiled for AVX-512 (F). The functions have internal linkage, so that no other file can call them.
 #pragma once
 #include <cstdint>
 
@@ -49,7 +48,7 @@ inline std::uint32_t lanes_below(std::int64_t count, std::int64_t lanes) {
   }
 }
 
-/// 2^t for t < 127, or 0 where the mask says so.
+/// 2^t for t < 127, or 0 in lanes outside the mask.
 inline __m512 power_of_two(__mmask16 mask, __m512 t) {
   t = _mm512_max_ps(_mm512_set1_ps(-150.0F), t);  // in this order NaN stays
   const __m512 n = _mm512_roundscale_ps(t, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);

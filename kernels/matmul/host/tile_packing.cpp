@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // tile_packing.cpp: packing by whole cache lines: a line of 16 words is copied, or 16 lines are transposed.
-// Compiled for AVX-512 (F, BW): nothing here may be called before the processor was asked.
+// Compiled for AVX-512 (F, BW): call only on a processor that has it.
 #include <immintrin.h>
 
 #include "kernels/matmul/host/tile_lines.hpp"
@@ -11,7 +11,7 @@
 namespace kozero::kernels {
 namespace {
 
-/// Where lines are read: `whole` says that none reaches past an end of the matrix.
+/// Reads lines of a matrix. `whole`: no line reaches past an end of the matrix.
 template <class T, bool whole>
 struct Reader {
   const TileSource<T>& from;
@@ -19,7 +19,7 @@ struct Reader {
   /// Whether a word holds one element.
   static constexpr bool kSingle = kStepExtent<T> == kStepWords;
 
-  /// At most a cache line of packed elements, `count` of which exist; zeros behind.
+  /// At most a cache line of packed elements, `count` of which exist, followed by zeros.
   [[nodiscard]] __m512i line(const T* begin, std::int64_t count) const {
     if constexpr (std::is_same_v<T, Float16Bits>) {
       return _mm512_castps_si512(_mm512_cvtph_ps(sixteen(begin, count)));
@@ -38,7 +38,7 @@ struct Reader {
     return line(from.data + row * from.stride + k, from.k - k);
   }
 
-  /// One word of k of 16 rows: a number of each, or two bf16 from two lines of the matrix.
+  /// One word of k of 16 rows: one float per row, or two bf16 from two lines of the matrix.
   [[nodiscard]] __m512i across(std::int64_t row, std::int64_t k) const {
     if (!whole && (k >= from.k || row >= from.rows)) return _mm512_setzero_si512();
     if constexpr (kSingle) {
@@ -65,7 +65,7 @@ struct Reader {
   }
 };
 
-/// A step of 16 rows. Left wants a line a row, right wants a line a word.
+/// Packs a step of 16 rows. Left has one line per row, right has one line per word.
 template <TileSide side, bool k_across, class T, bool whole>
 [[gnu::always_inline]] inline void pack_half_step(char* to, const Reader<T, whole>& from, std::int64_t row,
                                                   std::int64_t k) {

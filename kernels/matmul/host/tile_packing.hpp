@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // tile_packing.hpp: blocks of 32 rows of a matrix in the order in which tile_product.hpp multiplies them.
 //   left   [step][32 rows][16 words]        right   [step][16 words][32 rows]        a word: 1 float or 2 bf16 along k
-// The matrix lies with k along its rows, or with k across them: a pair of bf16 then comes from two rows. fp16 becomes
-// float. Rows and k past the matrix's end are zero. Needs AVX-512 (F, BW), which whoever has a TileUnit has.
+// k is along the matrix's rows, or across them: a pair of bf16 then comes from two rows. fp16 becomes float. Rows and k
+// past the matrix's end are zero. Needs AVX-512 (F, BW), which every processor with a TileUnit has.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -13,12 +13,12 @@
 
 namespace kozero::kernels {
 
-/// A matrix (rows, k) of a product, as it lies in memory.
+/// A matrix (rows, k) of a product in memory.
 template <class T>
 struct TileSource {
   const T* data;
   std::int64_t rows, k;
-  std::int64_t stride;  ///< elements from one row to the next, or from one k to the next where k lies across
+  std::int64_t stride;  ///< elements from one row to the next, or from one k to the next if k is across
   bool k_across = false;
 };
 
@@ -48,9 +48,9 @@ void pack_block(Packed<T>* to, TileSide side, const TileSource<T>& from, std::in
   }
 }
 
-/// Asks for part `part` of `parts` of `rows` rows and `steps` steps of k, so that it lies in the second-level cache
-/// when it is packed. A processor drops what comes in a burst: some twenty lines, and then work, are what it carries
-/// out. Always inline: gcc takes a function that does nothing else for one without effect, and drops its calls.
+/// Prefetches part `part` of `parts` of `rows` rows and `steps` steps of k into the second-level cache, for packing. A
+/// processor drops long bursts of prefetches; about twenty lines, followed by other work, are executed. Always inline,
+/// since gcc regards a function that only prefetches as one without effect, and drops its calls.
 template <class T>
 [[gnu::always_inline]] inline void prefetch_rows(const TileSource<T>& from, std::int64_t first_row, std::int64_t rows,
                                                  std::int64_t first_k, std::int64_t steps, std::int64_t part,

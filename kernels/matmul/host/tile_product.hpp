@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // tile_product.hpp: the innermost product of the host, of two packed blocks of 32 rows, and the units that compute it.
 //   c (32, 32) = sum_k left(:, k) right(:, k)^T        or c += that        c float, row-major, aligned to a cache line
-// A block holds 32 rows of an operand for some steps of k; a step is one cache line of a row: 16 words of 32 bits,
-// which are 16 floats or 16 pairs of bf16; fp16, which no unit multiplies, is packed as floats. In words
-// (tile_packing.hpp makes both orders):
+// A block has 32 rows of an operand for some steps of k. A step is one cache line of a row: 16 words of 32 bits, which
+// are 16 floats or 16 pairs of bf16; fp16, which no unit multiplies, is packed as floats. In words (tile_packing.hpp
+// makes both orders):
 //   left   [step][32 rows][16 words]        right   [step][16 words][32 rows]
 // AMX takes both as its tiles; AVX-512 broadcasts a word of left and multiplies 32 rows of right with it. Terms are
 // added in the order of k, so bits depend on the unit alone. Products of bf16 take denormal numbers for zero. The
@@ -20,32 +20,32 @@ class Float16;
 
 namespace kozero::kernels {
 
-/// The bits of a Float16, for code that may not see Kokkos: it is compiled for processors of its own.
+/// The bits of a Float16, for code without Kokkos that is compiled for certain processors.
 enum class Float16Bits : std::uint16_t {};
 
-/// What elements of T are in memory, for such code.
+/// The type of elements of T in memory, for such code.
 template <class T>
 using StorageOf = std::conditional_t<std::is_same_v<T, Bfloat16>, std::uint16_t,
                                      std::conditional_t<std::is_same_v<T, Float16>, Float16Bits, T>>;
 
-/// What elements of T are in a packed block.
+/// The type of elements of T in a packed block.
 template <class T>
 using Packed = std::conditional_t<std::is_same_v<StorageOf<T>, Float16Bits>, float, T>;
 
 inline constexpr std::int64_t kTileRows = 32;
 inline constexpr std::int64_t kTileElements = kTileRows * kTileRows;  ///< of c
 inline constexpr std::int64_t kStepWords = 16;
-inline constexpr std::int64_t kStepBytes = kTileRows * kStepWords * 4;  ///< of a block, a step
+inline constexpr std::int64_t kStepBytes = kTileRows * kStepWords * 4;  ///< of a block, per step
 
 /// Elements of k in a step.
 template <class T>
 inline constexpr std::int64_t kStepExtent = kStepWords * 4 / static_cast<std::int64_t>(sizeof(Packed<T>));
 
-/// Elements of a block, a step.
+/// Elements of a block, per step.
 template <class T>
 inline constexpr std::int64_t kStepElements = kTileRows*(kStepExtent<T>);
 
-/// Steps that hold k elements.
+/// Steps for k elements.
 template <class T>
 constexpr std::int64_t steps_of(std::int64_t k) {
   return (k + kStepExtent<T> - 1) / kStepExtent<T>;
@@ -55,7 +55,7 @@ constexpr std::int64_t steps_of(std::int64_t k) {
 enum class TileSide { left, right };
 
 /// Work for the vector units and the memory while a product's matrix instructions run: part(of, i), once for each i in
-/// [0, steps), in this order. Nothing where `part` is null.
+/// [0, steps), in this order; none if `part` is null.
 struct SideWork {
   void (*part)(const void* of, std::int64_t step) = nullptr;
   const void* of = nullptr;
@@ -75,19 +75,19 @@ struct TileProduct {
   SideWork beside{};
 };
 
-/// What multiplies blocks of one type.
+/// A unit that multiplies blocks of one type.
 struct TileUnit {
   const char* name;
   void (*product)(const TileProduct& product);
   std::int64_t pass_steps;    ///< most steps of k in a product: one block of that length stays in the first-level cache
   std::int64_t group_blocks;  ///< most shared blocks that are multiplied with a chunk
-  std::int64_t sum_blocks;    ///< most 32 x 32 sums that a worker keeps: the second-level cache holds them
-  bool overlaps;              ///< whether side work runs while it multiplies; else before
+  std::int64_t sum_blocks;    ///< most 32 x 32 sums per worker, which fit into the second-level cache
+  bool overlaps;              ///< whether side work runs during a product; else before
   void (*begin)();            ///< each thread calls it before its first product ...
   void (*end)();              ///< ... and this one after its last
 };
 
-/// The processor's units for blocks of packed T, the fastest first: `extent` of them, 0 where it has none.
+/// The processor's `extent` units for blocks of packed T, the fastest first; none without tile units.
 struct TileUnits {
   TileUnit unit[2];
   int extent;
@@ -95,7 +95,7 @@ struct TileUnits {
 template <class T>
 const TileUnits& tile_units();
 
-/// The unit that matmul and attention use for T: the fastest one, null where there is none or the library was chosen.
+/// The unit that matmul and attention use for T: the fastest; null if there is none or the library was chosen.
 template <class T>
 const TileUnit* tile_unit_in_use();
 
@@ -124,8 +124,6 @@ class TileUnitInUse {
 }  // namespace kozero::kernels
 
 namespace kozero::kernels::avx512 {
-
-// TileUnit::product in AVX-512, of floats and of pairs of bf16.
 
 void product_of_floats(const TileProduct& product);
 void product_of_bfloat16(const TileProduct& product);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// tile_product_amx.cpp: the tiles of AMX, as assembly: the compilers' intrinsics load a configuration of 64 bytes and
-// tell the optimizer of 8, and none of them says that it reads or writes memory.
+// tile_product_amx.cpp: the tiles of AMX, in assembly, since the compilers' intrinsics are wrong: they load a
+// configuration of 64 bytes but declare 8 to the optimizer, and none declares that it reads or writes memory.
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <cerrno>
@@ -11,7 +11,7 @@
 namespace kozero::kernels::amx {
 namespace {
 
-/// What ldtilecfg reads: palette 1, and for each tile its rows and the bytes of a row.
+/// The operand of ldtilecfg: palette 1, and for each tile its rows and the bytes of a row.
 struct alignas(64) Configuration {
   std::uint8_t palette = 1;
   std::uint8_t start_row = 0;

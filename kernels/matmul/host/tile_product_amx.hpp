@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // tile_product_amx.hpp: TileUnit::product in AMX's tiles of 16 rows of 64 bytes, and whether a process may use them.
-// c lives in tiles 0 to 3, a step of left in 4 and 5 (rows 0 and 16), of right in 6 and 7 (columns 0 and 16). The order
+// c is in tiles 0 to 3, a step of left in 4 and 5 (rows 0 and 16), of right in 6 and 7 (columns 0 and 16). The order
 // of instructions is a template of the tiles, so that a test runs it on tiles written in plain C++ too:
 //   Tiles::zero<t>()   load<t>(from, row_bytes)   load_once<t>(...)   store<t>(to, row_bytes)   multiply<c, left,
 //   right>()
@@ -12,7 +12,7 @@
 
 namespace kozero::kernels::amx {
 
-/// Loads a tile of an operand: `once` where it need not stay in the first-level cache.
+/// Loads a tile of an operand. `once`: it need not stay in the first-level cache.
 template <int tile, bool once, class Tiles>
 void load_operand(Tiles& tiles, const void* from, std::int64_t row_bytes) {
   if constexpr (once) {
@@ -72,8 +72,8 @@ void product_on(Tiles& tiles, const TileProduct& product) {
   }
 }
 
-/// Asks the kernel, once a process, for the right to use the tiles. Returns 0 where it grants that, else the error
-/// number; ENOSYS where the system has no such question.
+/// Requests the kernel's permission to use the tiles, once per process. Returns 0 if granted, else the error number;
+/// ENOSYS if the system has no such request.
 int refusal();
 
 void product_of_bfloat16(const TileProduct& product);

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// tile_product_avx512.cpp: eight rows of c at a time live in sixteen registers. For each word of k two lines of right
-// are loaded, and each of eight words of left is broadcast and multiplied with both. Compiled for AVX-512 with bf16:
-// nothing here may be called before the processor was asked.
+// tile_product_avx512.cpp: the product of blocks, with eight rows of c at a time in sixteen registers. For each word of
+// k two lines of right are loaded, and each of eight words of left is broadcast and multiplied with both. Compiled for
+// AVX-512 with bf16: call only on a processor that has it.
 #include <immintrin.h>
 
 #include "kernels/matmul/host/tile_product.hpp"

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// tile_rows.cpp: a row at a time, in two lines of 16 numbers.
-// Compiled for AVX-512 (F, BW, BF16): nothing here may be called before the processor was asked.
+// tile_rows.cpp: bias, addend, GELU and rounding of one row at a time, in two lines of 16 numbers.
+// Compiled for AVX-512 (F, BW, BF16): call only on a processor that has it.
 #include <immintrin.h>
 #include <algorithm>
 
@@ -67,7 +67,7 @@ void store(Storage* to, Columns columns, const Row& row) {
   _mm512_mask_storeu_epi16(to, columns.mask, rounded<Storage>(row));
 }
 
-/// A whole row, past the caches; `to` begins a cache line.
+/// Stores a whole row, bypassing the caches; `to` begins a cache line.
 inline void stream(float* to, const Row& row) {
   for (int l = 0; l < kLines; ++l) _mm512_stream_ps(to + 16 * l, row.line[l]);
 }
@@ -77,13 +77,13 @@ void stream(Storage* to, const Row& row) {
   _mm512_stream_si512(reinterpret_cast<__m512i*>(to), rounded<Storage>(row));
 }
 
-// The constants of gelu.hpp, which code for a processor of its own may not include: Kokkos comes with it.
+// The constants of gelu.hpp, which this file cannot include, since gelu.hpp includes Kokkos.
 constexpr float kSlope = 2.0F * 0.797884560802865356F;
 constexpr float kCurve = 3.0F * 0.044715F * kSlope;
 constexpr float kLinear = -1.44269504088896341F * kSlope;
 constexpr float kCubic = 0.044715F * kLinear;
 
-/// 1 / (1 + exp(-2u)) of x, by an estimate of 14 bits and a step of Newton's.
+/// 1 / (1 + exp(-2u)) of x, by an estimate of 14 bits and one Newton step.
 inline __m512 gelu_share(__m512 x, __m512 square) {
   const __m512 factor = _mm512_fmadd_ps(_mm512_set1_ps(kCubic), square, _mm512_set1_ps(kLinear));
   const __m512 exponent = _mm512_mul_ps(x, factor);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// tile_units.cpp: which tile units the processor has. They are found once, before any thread multiplies, by
-// tile_units_x86.cpp or tile_units_absent.cpp.
+// tile_units.cpp: the processor's tile units, found once, before any thread multiplies, by tile_units_x86.cpp or
+// tile_units_absent.cpp.
 #include <string>
 #include <system_error>
 #include <type_traits>

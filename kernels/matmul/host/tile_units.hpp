@@ -9,11 +9,11 @@
 
 namespace kozero::kernels {
 
-/// What was found about AMX on this processor.
+/// The state of AMX on this processor.
 struct AmxFacts {
-  bool named = false;  ///< the processor names it, and has AVX-512 BF16
-  int refused = 0;     ///< the kernel's error number for AMX's tiles, 0: it grants them
-  bool wrong = false;  ///< its products of small whole numbers were not exact
+  bool named = false;  ///< CPUID reports AMX and AVX-512 BF16
+  int refused = 0;     ///< the kernel's error number for AMX's tiles; 0: granted
+  bool wrong = false;  ///< products of small integers were not exact
 };
 
 const AmxFacts& amx_facts();
@@ -22,7 +22,7 @@ const AmxFacts& amx_facts();
 template <class T>
 TileUnits find_units();
 
-/// multiplier_note() of matmul.hpp for bf16: why AMX is named and not used, else "".
+/// multiplier_note() of matmul.hpp for bf16: why AMX is there and not used, else "".
 std::string note_on_amx(const AmxFacts& facts);
 
 }  // namespace kozero::kernels

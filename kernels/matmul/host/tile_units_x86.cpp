@@ -16,7 +16,7 @@ namespace {
 
 bool grants_amx(const AmxFacts& facts) { return facts.named && facts.refused == 0 && !facts.wrong; }
 
-/// CPUID leaf 7, subleaf 0: EDX bit 22 says amx-bf16, bit 24 amx-tile.
+/// CPUID leaf 7, subleaf 0: EDX bit 22 is amx-bf16, bit 24 amx-tile.
 bool names_amx() {
   constexpr unsigned kBfloat16 = 1U << 22;
   constexpr unsigned kTiles = 1U << 24;
@@ -28,15 +28,15 @@ bool names_amx() {
   return (d & kBfloat16) != 0 && (d & kTiles) != 0;
 }
 
-/// AMX reads one block from the first-level cache, where 32 KiB stay, and the other from the second-level one, without
-/// displacing the first. AVX-512 is slower than the second-level cache, and gains where sums are loaded and stored less
-/// often.
+/// Steps per pass. AMX reads one block from the first-level cache, where 32 KiB stay, and the other from the
+/// second-level cache, without displacing the first. AVX-512 is slower than the second-level cache, and gains from
+/// fewer loads and stores of sums.
 constexpr std::int64_t kAmxSteps = 16;
 constexpr std::int64_t kAvx512Steps = 32;
 
 void nothing() {}
 
-/// Whether the unit multiplies small whole numbers, whose sums are exact, as plain loops do. Else it is not used.
+/// Whether the unit's products of small integers, which are exact, are those of plain loops. Otherwise it is not used.
 bool multiplies_rightly(const TileUnit& unit) {
   constexpr std::size_t kPairs = kTileRows * kStepWords;
   alignas(64) std::uint16_t left[2 * kPairs];
@@ -71,8 +71,7 @@ constexpr TileUnit kAvx512Pairs = {"AVX-512 BF16", avx512::product_of_bfloat16, 
 constexpr TileUnit kAvx512Floats = {"AVX-512", avx512::product_of_floats, kAvx512Steps, 32, 128, false, nothing,
                                     nothing};
 
-/// KOZERO_TILE_UNITS=none hides the units: what a processor without them computes can be tested and timed on one with
-/// them.
+/// KOZERO_TILE_UNITS=none hides the units, to test and time the algorithms of a processor without them.
 bool hides_units() {
   const char* const units = std::getenv("KOZERO_TILE_UNITS");
   return units != nullptr && std::string_view(units) == "none";
