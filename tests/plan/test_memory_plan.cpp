@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <cctype>
 #include <fstream>
 #include <iomanip>
 #include <iostream>
@@ -31,6 +32,12 @@ using Changes = std::vector<plan::Change>;
 
 double states_of(const plan::MemoryPlan& plan) {
   return static_cast<double>(plan.of(Memory::parameters) + plan.of(Memory::gradients) + plan.of(Memory::optimizer));
+}
+
+/// zero.shard_group of "all", "node" or a number.
+io::WordOrNumber group_of(const std::string& text) {
+  return std::isdigit(static_cast<unsigned char>(text[0])) != 0 ? io::WordOrNumber(std::int64_t{std::stoi(text)})
+                                                                : io::WordOrNumber(text);
 }
 
 }  // namespace
@@ -90,7 +97,7 @@ TEST_CASE("the smallest groups of whole nodes that fit are named, and what they 
   const auto deck_in = [](const std::string& group) {
     io::Deck deck =
         deck_with({"model.preset=gpt2-124m", "train.global_batch=64", "train.micro_batch=4", "zero.stage=3"});
-    deck.zero.shard_group = group == "all" ? io::WordOrNumber(group) : std::int64_t{std::stoi(group)};
+    deck.zero.shard_group = group_of(group);
     deck.ranks_per_node = 2;
     return deck;
   };
@@ -123,7 +130,7 @@ TEST_CASE("the smallest groups of whole nodes that fit are named, and what they 
   least.train.micro_batch = 1;
   const auto fit_below = [&](const std::string& group, int stage) {
     io::Deck deck = least;
-    deck.zero.shard_group = group == "all" ? io::WordOrNumber(group) : std::int64_t{std::stoi(group)};
+    deck.zero.shard_group = group_of(group);
     deck.zero.stage = stage;
     train::Settings settings = train::settings_of(deck, 16, 50257, 0);
     settings.comm.ranks_per_node = 2;
