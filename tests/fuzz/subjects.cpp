@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// subjects.cpp: writes an honest checkpoint, weights, safetensors, shards, tuning and tokenizer files, and their
+// readers.
 #include <kozero/distributed/communicator.hpp>
 #include "io/checkpoint/checkpoint.hpp"
 #include "io/checkpoint/weights_file.hpp"
