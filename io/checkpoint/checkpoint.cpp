@@ -194,8 +194,9 @@ std::int64_t checkpoint_bytes(const ParameterTable& table, const CheckpointConte
   constexpr std::int64_t kMargin = std::int64_t{1} << 20;
   std::int64_t bytes = kMargin;
   for (const auto& [name, text] : contents.texts) bytes += static_cast<std::int64_t>(text.size());
-  const auto group = table.num_parameters() * static_cast<std::int64_t>(sizeof(float));
-  return bytes + static_cast<std::int64_t>(contents.groups.size()) * group;
+  const auto states = static_cast<std::int64_t>(contents.groups.size()) - 1;
+  const std::int64_t elements = table.num_parameters() + states * table.num_trainable();
+  return bytes + elements * static_cast<std::int64_t>(sizeof(float));
 }
 
 std::int64_t write_checkpoint(distributed::Communicator& comm, const std::string& folder, const ParameterTable& table,

@@ -27,7 +27,7 @@ struct LossScale {
   bool operator==(const LossScale&) const = default;
 };
 
-/// Hashes of the training data, "" if unknown or if there are no files (train/data_check.hpp).
+/// Hashes of the training data, "" if unknown or if there are no files (include/kozero/data/data_check.hpp).
 struct DataIdentity {
   std::string sampled;  ///< of the shards' sizes and some of their bytes
   std::string whole;    ///< of every byte

@@ -20,9 +20,15 @@
 
 namespace kozero::io {
 
+bool is_stored(const std::string& group, const ParameterTable& table, int tensor) {
+  return group == kParameterGroup || table.is_trainable(tensor);
+}
+
 std::vector<TensorRef> tensors_of(const std::string& group, const ParameterTable& table) {
   std::vector<TensorRef> tensors;
-  for (const auto& tensor : table.tensors()) {
+  for (int i = 0; i < std::ssize(table.tensors()); ++i) {
+    if (!is_stored(group, table, i)) continue;
+    const Tensor& tensor = table.tensors()[static_cast<std::size_t>(i)];
     const auto bytes = tensor.extent() * static_cast<std::int64_t>(sizeof(float));
     tensors.push_back({.name = group + "/" + tensor.name, .shape = tensor.shape, .bytes = bytes});
   }
@@ -79,13 +85,22 @@ std::string label_of(const std::string& group, const std::string& name) {
 
 /// Calls `visit(first, last, values)` for each overlap of the row with a shard, as a range of the tensor's elements.
 template <class T, class Visit>
-void for_each_part(const Parameter& row, const std::vector<RangeValues<T>>& shards, const Visit& visit) {
-  for (const auto& shard : shards) {
-    if (shard.unit != row.unit) continue;
-    const TensorPart part = row.part_in(shard.begin, static_cast<std::int64_t>(shard.values.extent(0)));
-    if (part.extent > 0) visit(part.first, part.first + part.extent, shard.values.data() + part.begin);
+void for_each_part(const ParameterTable& table, const TensorGroup<T>& group, const Visit& visit) {
+  std::size_t number = 0;
+  for (int tensor = 0; tensor < std::ssize(table.tensors()); ++tensor) {
+    if (!is_stored(group.name, table, tensor)) continue;
+    for (const Parameter& row : table.rows_of_tensor(tensor)) {
+      for (const auto& range : group.ranges) {
+        if (range.unit != row.unit) continue;
+        const TensorPart part = row.part_in(range.begin, static_cast<std::int64_t>(range.values.extent(0)));
+        if (part.extent > 0) visit(number, part.first, part.first + part.extent, range.values.data() + part.begin);
+      }
+    }
+    ++number;
   }
 }
+
+constexpr std::int64_t kMissing = -1;  // the offset of state that a file lacks
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
   std::string text = "(";
@@ -93,7 +108,7 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return text + ")";
 }
 
-/// The group must hold the table's tensors and no others.
+/// The group must hold the table's tensors and no others; state may be that of some of them.
 void compare_names(const Hdf5File& file, const std::string& group, const ParameterTable& table) {
   const auto found = file.names("/" + group);
   std::set<std::string> wanted;
@@ -102,6 +117,7 @@ void compare_names(const Hdf5File& file, const std::string& group, const Paramet
     if (wanted.contains(name)) continue;
     throw Error(Failure::input, file.path() + ": tensor " + label_of(group, name) + " is not one of the model's");
   }
+  if (group != kParameterGroup) return;
   for (const auto& name : wanted) {
     if (std::binary_search(found.begin(), found.end(), name)) continue;
     throw Error(Failure::input, file.path() + ": tensor " + label_of(group, name) + " is missing");
@@ -158,29 +174,25 @@ std::vector<std::vector<TensorRef>> lay_out_file(const std::string& path, const 
 void require_complete(distributed::Communicator& comm, const ParameterTable& table,
                       const TensorGroup<const float>& group) {
   std::int64_t mine = 0;
-  for (const auto& row : table.rows()) {
-    for_each_part(row, group.ranges,
-                  [&](std::int64_t first, std::int64_t last, const float*) { mine += last - first; });
-  }
+  for_each_part(table, group,
+                [&](std::size_t, std::int64_t first, std::int64_t last, const float*) { mine += last - first; });
   const auto counts = distributed::from_all_ranks(comm, mine);
-  require(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}) == table.num_parameters(),
+  const std::int64_t all = group.name == kParameterGroup ? table.num_parameters() : table.num_trainable();
+  require(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}) == all,
           "group " + group.name + ": the ranks' shards do not hold every element exactly once");
 }
 
 void write_group(const FileDescriptor& file, const ParameterTable& table, const TensorGroup<const float>& group,
                  const std::vector<TensorRef>& tensors) {
-  for (const auto& row : table.rows()) {
-    const std::int64_t offset = tensors[static_cast<std::size_t>(row.tensor)].offset;
-    for_each_part(row, group.ranges, [&](std::int64_t first, std::int64_t last, const float* from) {
-      const auto bytes = static_cast<std::size_t>(last - first) * sizeof(float);
-      write_in_chunks(file, {reinterpret_cast<const char*>(from), bytes},
-                      offset + first * static_cast<std::int64_t>(sizeof(float)));
-    });
-  }
+  for_each_part(table, group, [&](std::size_t number, std::int64_t first, std::int64_t last, const float* from) {
+    const auto bytes = static_cast<std::size_t>(last - first) * sizeof(float);
+    write_in_chunks(file, {reinterpret_cast<const char*>(from), bytes},
+                    tensors[number].offset + first * static_cast<std::int64_t>(sizeof(float)));
+  });
 }
 
-void read_group(distributed::Communicator& comm, const std::string& path, const Hdf5File* opened,
-                const ParameterTable& table, const TensorGroup<float>& group) {
+std::vector<std::string> read_group(distributed::Communicator& comm, const std::string& path, const Hdf5File* opened,
+                                    const ParameterTable& table, const TensorGroup<float>& group) {
   for (const auto& shard : group.ranges) {
     std::fill_n(shard.values.data(), shard.values.extent(0), 0.0F);
     release_pages(shard.values);
@@ -189,26 +201,32 @@ void read_group(distributed::Communicator& comm, const std::string& path, const 
   distributed::agreed(comm, [&] {
     if (opened == nullptr) return;
     compare_names(*opened, group.name, table);
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      tensors[i].offset = open_tensor(*opened, table.tensors()[i], group.name).offset();
+    const auto found = opened->names("/" + group.name);
+    for (TensorRef& tensor : tensors) {
+      const std::string name = tensor.name.substr(group.name.size() + 1);
+      const bool is_there = std::binary_search(found.begin(), found.end(), name);
+      tensor.offset = is_there ? open_tensor(*opened, {name, tensor.shape}, group.name).offset() : kMissing;
     }
   });
   share_offsets(comm, tensors);
+  std::vector<std::string> missing;
+  for (const TensorRef& tensor : tensors) {
+    if (tensor.offset == kMissing) missing.push_back(tensor.name.substr(group.name.size() + 1));
+  }
   distributed::agreed(comm, [&] {
     const FileDescriptor file(path, FileDescriptor::Use::read);
-    for (const auto& row : table.rows()) {
-      const std::int64_t offset = tensors[static_cast<std::size_t>(row.tensor)].offset;
-      for_each_part(row, group.ranges, [&](std::int64_t first, std::int64_t last, float* to) {
-        constexpr std::int64_t kChunk = std::int64_t{2} << 20;  // elements
-        for (; first < last; first += kChunk, to += kChunk) {
-          const auto count = static_cast<std::size_t>(std::min(kChunk, last - first));
-          file.read_at({reinterpret_cast<char*>(to), count * sizeof(float)},
-                       offset + first * static_cast<std::int64_t>(sizeof(float)));
-          release_pages({to, static_cast<std::int64_t>(count * sizeof(float))});
-        }
-      });
-    }
+    for_each_part(table, group, [&](std::size_t number, std::int64_t first, std::int64_t last, float* to) {
+      constexpr std::int64_t kChunk = std::int64_t{2} << 20;  // elements
+      if (tensors[number].offset == kMissing) return;
+      for (; first < last; first += kChunk, to += kChunk) {
+        const auto count = static_cast<std::size_t>(std::min(kChunk, last - first));
+        file.read_at({reinterpret_cast<char*>(to), count * sizeof(float)},
+                     tensors[number].offset + first * static_cast<std::int64_t>(sizeof(float)));
+        release_pages({to, static_cast<std::int64_t>(count * sizeof(float))});
+      }
+    });
   });
+  return missing;
 }
 
 }  // namespace kozero::io

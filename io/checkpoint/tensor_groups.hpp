@@ -44,7 +44,10 @@ inline Ties tied_head(const ParameterTable& table) { return {{table.tensors().fr
 /// The attribute of a dataset in kParameterGroup with the second name.
 inline constexpr const char* kTiedAttribute = "tied_to";
 
-/// The tensors of a group in the table's order, without offsets yet.
+/// Whether a file has the tensor in this group: all parameters, but optimizer state of trainable tensors alone.
+bool is_stored(const std::string& group, const ParameterTable& table, int tensor);
+
+/// The stored tensors of a group in the table's order, without offsets yet.
 std::vector<TensorRef> tensors_of(const std::string& group, const ParameterTable& table);
 
 /// Makes the group and its datasets and sets the tensors' offsets. On this process alone. Throws Error(write).
@@ -92,14 +95,14 @@ struct TensorGroup {
 void require_complete(distributed::Communicator& comm, const ParameterTable& table,
                       const TensorGroup<const float>& group);
 
-/// Writes this rank's ranges to the group's tensors, `tensors`, in the table's order. Throws Error(write).
+/// Writes this rank's ranges to the group's stored tensors, `tensors`, in the table's order. Throws Error(write).
 void write_group(const FileDescriptor& file, const ParameterTable& table, const TensorGroup<const float>& group,
                  const std::vector<TensorRef>& tensors);
 
 /// Fills the ranges from the file at `path`, pads with zeros. `opened`: that file on rank 0, nullptr on the others.
 /// Collective, with agreement. Throws Error(input) naming file, tensor and reason if the group's tensors are not the
 /// table's.
-void read_group(distributed::Communicator& comm, const std::string& path, const Hdf5File* opened,
-                const ParameterTable& table, const TensorGroup<float>& group);
+std::vector<std::string> read_group(distributed::Communicator& comm, const std::string& path, const Hdf5File* opened,
+                                    const ParameterTable& table, const TensorGroup<float>& group);
 
 }  // namespace kozero::io

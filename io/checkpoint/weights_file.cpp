@@ -111,7 +111,17 @@ OpenedFile open_on_first_rank(distributed::Communicator& comm, const std::string
   return opened;
 }
 
-/// Lays the file out, writes all shards to their offsets, and returns the offsets.
+/// Whether the group has a tensor that the table trains.
+bool has_state(const Hdf5File& file, const std::string& group, const ParameterTable& table) {
+  if (!file.has_group(group)) return false;
+  const auto found = file.names("/" + group);
+  const auto stored = tensors_of(group, table);
+  return std::ranges::any_of(stored, [&](const TensorRef& tensor) {
+    return std::binary_search(found.begin(), found.end(), tensor.name.substr(group.size() + 1));
+  });
+}
+
+/// Lays the file out, writes all shards to their offsets and returns those.
 std::vector<TensorRef> write_file(distributed::Communicator& comm, const std::string& path, const ParameterTable& table,
                                   const std::vector<TensorGroup<const float>>& groups,
                                   const WeightsDescription& description, std::int64_t user_block) {
@@ -187,17 +197,20 @@ std::vector<TensorRef> write_tensor_file(distributed::Communicator& comm, const 
   return write_file(comm, path, table, groups, description, 0);
 }
 
-std::vector<std::string> read_tensor_file(distributed::Communicator& comm, const std::string& path,
-                                          const ParameterTable& table, const std::vector<TensorGroup<float>>& groups) {
+AbsentState read_tensor_file(distributed::Communicator& comm, const std::string& path, const ParameterTable& table,
+                             const std::vector<TensorGroup<float>>& groups) {
   const OpenedFile file = open_on_first_rank(comm, path);
-  std::vector<std::string> absent;
+  AbsentState absent;
   for (std::size_t i = 1; i < groups.size(); ++i) {
-    const bool has =
-        distributed::agreed(comm, [&] { return file.get() == nullptr || file.get()->has_group(groups[i].name); });
-    if (!distributed::broadcast_value(comm, has)) absent.push_back(groups[i].name);
+    const bool has = distributed::agreed(
+        comm, [&] { return file.get() == nullptr || has_state(*file.get(), groups[i].name, table); });
+    if (!distributed::broadcast_value(comm, has)) absent.groups.push_back(groups[i].name);
   }
-  const std::size_t num_read = absent.empty() ? groups.size() : 1;
-  for (std::size_t i = 0; i < num_read; ++i) read_group(comm, path, file.get(), table, groups[i]);
+  const std::size_t num_read = absent.groups.empty() ? groups.size() : 1;
+  for (std::size_t i = 0; i < num_read; ++i) {
+    const auto missing = read_group(comm, path, file.get(), table, groups[i]);
+    if (absent.tensors.empty()) absent.tensors = missing;  // each state's are the same
+  }
   return absent;
 }
 

@@ -52,11 +52,18 @@ std::vector<TensorRef> write_tensor_file(distributed::Communicator& comm, const 
                                          const std::vector<TensorGroup<const float>>& groups,
                                          const WeightsDescription& description);
 
-/// Fills the shards of the groups; returns the names of groups that the file lacks. The first group must be there; if
-/// any other is missing, only the first is read.
-/// Throws Error(input) naming file, tensor and reason if a group's tensors are not the table's.
-std::vector<std::string> read_tensor_file(distributed::Communicator& comm, const std::string& path,
-                                          const ParameterTable& table, const std::vector<TensorGroup<float>>& groups);
+/// What a file lacks of the state that was to be read.
+struct AbsentState {
+  std::vector<std::string> groups;   ///< no state at all: "optimizer/exp_avg"
+  std::vector<std::string> tensors;  ///< whose state began at zero, since they were frozen: "wte.weight"
+  [[nodiscard]] bool empty() const { return groups.empty() && tensors.empty(); }
+};
+
+/// Fills the shards of the groups; returns what the file lacks. The first group must be there; where any other is not,
+/// or has no tensor that trains, the first alone is read.
+/// Throws Error(input) naming file, tensor and reason where a group's tensors are not the table's.
+AbsentState read_tensor_file(distributed::Communicator& comm, const std::string& path, const ParameterTable& table,
+                             const std::vector<TensorGroup<float>>& groups);
 
 /// Writes a weights file, complete or absent, with the parameters only. Rank 0 calls `may_publish` before the rename;
 /// `may_publish` throws to keep the older file. Throws Error(write).

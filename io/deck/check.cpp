@@ -22,38 +22,9 @@ std::string shortened(const std::string& text) {
   return text.size() <= kLongest ? text : text.substr(0, kLongest) + "...";
 }
 
-}  // namespace
-
-void refuse(const std::string& where, const std::string& what, const std::string& why) {
-  const std::string subject = what.empty() ? "" : shortened(what) + ": ";
-  throw Error(Failure::deck, where + ": " + subject + why);
-}
-
-void refuse_value(const Deck& deck, const std::string& key, const std::string& why) {
-  refuse(origin_of(deck, key), key + " = " + text_in(deck, *find_row(key)), why);
-}
-
-void refuse_missing(const Deck& deck, const std::string& key, const std::string& why) {
-  refuse(deck.source, key, "missing; " + why);
-}
-
-std::string origin_of(const Deck& deck, const std::string& key) {
-  const auto origin = deck.origins.find(key);
-  return origin == deck.origins.end() ? deck.source : origin->second;
-}
-
-std::string did_you_mean(const std::string& given, const std::vector<std::string>& names) {
-  const std::string nearest = nearest_name(given, names.data(), names.data() + names.size());
-  return nearest.empty() ? "" : "; did you mean " + nearest + "?";
-}
-
-// Checks between keys, most of them two tables: alternatives, and keys that only one choice reads.
-
-namespace {
-
 /// Exactly one of these is given.
 const std::vector<std::vector<std::string>> kAlternatives = {
-    {"data.text", "data.tokens", "data.synthetic"},
+    {"data.text", "data.source", "data.tokens", "data.synthetic"},
     {"run.steps", "run.epochs"},
     {"train.global_batch", "train.accumulate"},
 };
@@ -226,7 +197,7 @@ void check_parts(const Deck& deck) {
 }
 
 void check_vocabulary(const Deck& deck) {
-  const bool reads_text = !deck.data.text.empty();
+  const bool reads_text = deck.data.has_text();
   if (reads_text && deck.data.tokenizer == "bytes" && deck.is_set("model.vocab") && deck.model.vocab < 256) {
     refuse_value(deck, "model.vocab", "data.tokenizer = \"bytes\" has 256 ids; accepted are 256 or more");
   }
@@ -284,6 +255,31 @@ void check_checkpoints(const Deck& deck) {
 }
 
 }  // namespace
+
+void refuse(const std::string& where, const std::string& what, const std::string& why) {
+  const std::string subject = what.empty() ? "" : shortened(what) + ": ";
+  throw Error(Failure::deck, where + ": " + subject + why);
+}
+
+void refuse_value(const Deck& deck, const std::string& key, const std::string& why) {
+  refuse(origin_of(deck, key), key + " = " + text_in(deck, *find_row(key)), why);
+}
+
+void refuse_missing(const Deck& deck, const std::string& key, const std::string& why) {
+  refuse(deck.source, key, "missing; " + why);
+}
+
+std::string origin_of(const Deck& deck, const std::string& key) {
+  const auto origin = deck.origins.find(key);
+  return origin == deck.origins.end() ? deck.source : origin->second;
+}
+
+std::string did_you_mean(const std::string& given, const std::vector<std::string>& names) {
+  const std::string nearest = nearest_name(given, names.data(), names.data() + names.size());
+  return nearest.empty() ? "" : "; did you mean " + nearest + "?";
+}
+
+// Checks between keys, most of them two tables: alternatives, and keys that only one choice reads.
 
 void check_deck(Deck& deck) {
   for (const auto& keys : kAlternatives) check_alternatives(deck, keys);

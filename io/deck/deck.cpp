@@ -18,9 +18,6 @@
 #include "io/posix/file.hpp"
 
 namespace kozero::io {
-
-// A file and overrides into a Deck; then the defaults that depend on other keys; then the whole-deck checks.
-
 namespace {
 
 constexpr std::int64_t kMaxDeckBytes = std::int64_t{16} << 20;
@@ -118,37 +115,6 @@ void find_path(const std::string& source, std::string& path) {
   if (!fs::path(path).is_absolute() && !fs::exists(path, ignored) && fs::exists(above, ignored)) path = above.string();
 }
 
-}  // namespace
-
-Deck parse_deck(const std::string& text, const std::string& source, const std::vector<std::string>& overrides) {
-  Deck deck;
-  deck.source = source;
-  for (const auto& given : given_in_text(text, source)) apply_given(given, deck);
-  const std::string preset_of_file = deck.model.preset;
-  for (const auto& each : overrides) {
-    const Given given = given_in_override(each);
-    note_repetition(given, deck);
-    apply_given(given, deck);
-  }
-  replace_shape(preset_of_file, deck);
-  complete(deck);
-  check_deck(deck);
-  note_short_batch(deck);
-  for (auto& path : deck.data.text) find_path(source, path);
-  for (auto& path : deck.data.tokens) find_path(source, path);
-  if (deck.run.tuning != "none") find_path(source, deck.run.tuning);
-  if (!names_tokenizer_kind(deck)) find_path(source, deck.data.tokenizer);
-  return deck;
-}
-
-Deck read_deck(const std::string& path, const std::vector<std::string>& overrides) {
-  return parse_deck(text_of_file(path), path, overrides);
-}
-
-// A Deck as text: the resolved deck.toml, and the fingerprint that ranks compare.
-
-namespace {
-
 bool is_truth_value(const DeckRow& row) {
   Deck deck;
   return std::holds_alternative<bool*>(row.value_in(deck));
@@ -181,6 +147,34 @@ std::string line_of(const Deck& deck, const DeckRow& row) {
 }
 
 }  // namespace
+
+Deck parse_deck(const std::string& text, const std::string& source, const std::vector<std::string>& overrides) {
+  Deck deck;
+  deck.source = source;
+  for (const auto& given : given_in_text(text, source)) apply_given(given, deck);
+  const std::string preset_of_file = deck.model.preset;
+  for (const auto& each : overrides) {
+    const Given given = given_in_override(each);
+    note_repetition(given, deck);
+    apply_given(given, deck);
+  }
+  replace_shape(preset_of_file, deck);
+  complete(deck);
+  check_deck(deck);
+  note_short_batch(deck);
+  for (auto& path : deck.data.text) find_path(source, path);
+  for (auto& each : deck.data.source) {
+    for (auto& path : each.text) find_path(source, path);
+  }
+  for (auto& path : deck.data.tokens) find_path(source, path);
+  if (deck.run.tuning != "none") find_path(source, deck.run.tuning);
+  if (!names_tokenizer_kind(deck)) find_path(source, deck.data.tokenizer);
+  return deck;
+}
+
+Deck read_deck(const std::string& path, const std::vector<std::string>& overrides) {
+  return parse_deck(text_of_file(path), path, overrides);
+}
 
 std::string resolved_text(const Deck& deck) {
   std::string text = std::string(kResolvedHeading) + ": every value, and behind it where it came from.\n";

@@ -10,9 +10,29 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace kozero::io {
+
+/// A word or a number: train.recompute = "full", or 4.
+class WordOrNumber {
+ public:
+  WordOrNumber(const char* word) : word_(word) {}
+  WordOrNumber(std::string word) : word_(std::move(word)) {}
+  WordOrNumber(std::int64_t number) : number_(number) {}
+
+  [[nodiscard]] bool is_number() const { return word_.empty(); }
+  [[nodiscard]] std::int64_t number() const { return number_; }
+  [[nodiscard]] const std::string& word() const { return word_; }
+  /// "full", "4"
+  [[nodiscard]] std::string text() const { return is_number() ? std::to_string(number_) : word_; }
+  bool operator==(const WordOrNumber&) const = default;
+
+ private:
+  std::string word_;
+  std::int64_t number_ = 0;
+};
 
 struct RunKeys {
   std::string dir;  ///< not given: runs/ and the deck's name
@@ -61,14 +81,23 @@ struct ModelKeys {
   std::string init = "random";
 };
 
+/// One [[data.source]].
+struct SourceKeys {
+  std::vector<std::string> text;
+  std::int64_t repeat = 1;
+};
+
 struct DataKeys {
   std::vector<std::string> text;
+  std::vector<SourceKeys> source;
   std::vector<std::string> tokens;
   bool synthetic = false;
   std::string tokenizer = "bytes";
   double val_fraction = 0.05;
   std::string cache;  ///< "": .tokens beside run.dir
   bool strict = false;
+
+  [[nodiscard]] bool has_text() const { return !text.empty() || !source.empty(); }
 };
 
 struct TrainKeys {
@@ -78,7 +107,7 @@ struct TrainKeys {
   std::int64_t base_ranks = 1;
   std::string batch_scaling = "none";
   std::string precision = "f32";
-  std::string recompute = "none";
+  WordOrNumber recompute = "none";
   double grad_clip = 1;
   std::string on_nonfinite = "stop";
   std::int64_t max_skips = 10;
@@ -103,6 +132,7 @@ struct OptimKeys {
   std::int64_t warmup_steps = kNotGiven;  ///< derived from the run's steps
   std::int64_t decay_steps = 0;           ///< 0: not given, to the last step
   double min_lr = 0;
+  std::vector<std::string> freeze;
 };
 
 struct ZeroKeys {
@@ -111,7 +141,7 @@ struct ZeroKeys {
   bool overlap = true;
   double bucket_mib = 16;  ///< 0: a block is a unit
   std::int64_t prefetch_units = 1;
-  std::string shard_group = "all";
+  WordOrNumber shard_group = "all";
   std::string offload_optimizer = "none";
   std::string offload_parameters = "none";
   std::string offload_dir;

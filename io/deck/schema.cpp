@@ -3,10 +3,18 @@
 // schema.cpp: the rows of the deck: key, member, accepted values, meaning, default.
 #include "io/deck/schema.hpp"
 #include <kozero/core/architecture.hpp>
+#include <kozero/core/choices.hpp>
 #include <kozero/core/presets.hpp>
+#include <kozero/distributed/communicator.hpp>
 
 namespace kozero::io {
 namespace {
+
+/// The address of member `Value` in a table of data.source.
+template <auto Value>
+DeckValue of_source(SourceKeys& source) {
+  return &(source.*Value);
+}
 
 /// The address of section `Keys` member `Value` in a deck.
 template <auto Keys, auto Value>
@@ -37,6 +45,8 @@ constexpr auto kLog = &in<&Deck::log, Value>;
 Accepted truth() { return {}; }
 /// Any text but "", described as `what`.
 Accepted text(std::string what) { return {.what = std::move(what)}; }
+/// Any texts but "", or an empty list.
+Accepted list_or_none(std::string what) { return {.what = std::move(what), .or_none = true}; }
 Accepted from(double low) { return {.low = low}; }
 Accepted from_to(double low, double high) { return {.low = low, .high = high}; }
 Accepted above(double low) { return {.low = low, .low_open = true}; }
@@ -152,13 +162,15 @@ std::vector<DeckRow> data_rows() {
   using K = DataKeys;
   return {
       first({"data.text", kData<&K::text>, text("path of a UTF-8 file or a folder"),
-             "text to train on; give one of data.text, data.tokens, data.synthetic", "none"}),
+             "text to train on; give one of data.text, data.source, data.tokens, data.synthetic", "none"}),
+      {"data.source", kData<&K::source>, text("data.source"),
+       "text of several sources; an epoch has each source repeat times", "none"},
       {"data.tokens", kData<&K::tokens>, text("path of a token shard (.bin)"),
        "token shards to train on, as `kozero prepare` and llm.c write them", "none"},
       {"data.synthetic", kData<&K::synthetic>, truth(), "train on a seeded Markov source of known entropy"},
       first({"data.tokenizer", kData<&K::tokenizer>,
              text("bytes | bpe | bpe:N | path of a tokenizer.json or SentencePiece .model"),
-             "tokenizer of data.text; bpe learns model.vocab ids from the text"}),
+             "tokenizer of the text; bpe learns model.vocab ids from the text"}),
       first({"data.val_fraction", kData<&K::val_fraction>, from_to(0, kMostValidation),
              "share of the data that is kept for validation"}),
       {"data.cache", kData<&K::cache>, text("path of a folder that all ranks see"),
@@ -178,7 +190,7 @@ std::vector<DeckRow> train_rows() {
       {"train.accumulate", kTrain<&K::accumulate>, from_to(1, kWide),
        "micro-steps per step (gradient accumulation); instead of global_batch", "global_batch / (micro_batch * ranks)"},
       {"train.base_ranks", kTrain<&K::base_ranks>, from_to(1, kWide), "number of ranks that batch_scaling starts from"},
-      {"train.batch_scaling", kTrain<&K::batch_scaling>, words({"none", "linear", "sqrt"}),
+      {"train.batch_scaling", kTrain<&K::batch_scaling>, words(all_of(kBatchScalings)),
        "how global batch and learning rate grow with ranks / base_ranks"},
       first({"train.precision", kTrain<&K::precision>, words({"f32", "bf16", "fp16"}),
              "type of weights and activations; with bf16 and fp16, master weights, optimizer state, gradients and sums "
@@ -208,13 +220,13 @@ std::vector<DeckRow> train_rows() {
 std::vector<DeckRow> optim_rows() {
   using K = OptimKeys;
   return {
-      bits({"optim.kind", kOptim<&K::kind>, words({"adamw", "sgd"}), "optimizer"}),
+      bits({"optim.kind", kOptim<&K::kind>, words(all_of(kOptimizers)), "optimizer"}),
       bits(first({"optim.lr", kOptim<&K::lr>, from(0), "learning rate at its peak"})),
       bits({"optim.betas", kOptim<&K::betas>, fraction(), "adamw: decay of the first and the second moment"}),
       bits({"optim.eps", kOptim<&K::eps>, above(0), "adamw: added to the root of the second moment"}),
       bits({"optim.weight_decay", kOptim<&K::weight_decay>, from(0), "decoupled weight decay, on matrices only"}),
       bits({"optim.momentum", kOptim<&K::momentum>, fraction(), "sgd: decay of the velocity"}),
-      bits(first({"optim.schedule", kOptim<&K::schedule>, words({"constant", "linear", "cosine", "wsd"}),
+      bits(first({"optim.schedule", kOptim<&K::schedule>, words(all_of(kSchedules)),
                   "learning rate after warm-up; wsd: constant, then a decay over the last decay_steps"})),
       bits(first({"optim.warmup_steps", kOptim<&K::warmup_steps>, from_to(0, kMany),
                   "steps of linear warm-up from 0 to lr; at most the run's steps",
@@ -222,6 +234,9 @@ std::vector<DeckRow> optim_rows() {
       bits({"optim.decay_steps", kOptim<&K::decay_steps>, from_to(1, kMany), "steps of the decay from lr to min_lr",
             "from the end of warm-up to the last step"}),
       bits({"optim.min_lr", kOptim<&K::min_lr>, from(0), "learning rate at the end of the decay"}),
+      bits({"optim.freeze", kOptim<&K::freeze>, list_or_none("name of a tensor, in which * stands for any characters"),
+            "tensors that are not trained, by Hugging Face's names: they have no gradient and no optimizer state",
+            "none"}),
   };
 }
 
@@ -261,7 +276,7 @@ std::vector<DeckRow> zero_rows() {
 std::vector<DeckRow> comm_rows() {
   using K = CommKeys;
   return {
-      {"comm.backend", kComm<&K::backend>, words({"auto", "self", "mpi", "shm", "nccl"}),
+      {"comm.backend", kComm<&K::backend>, words(distributed::backend_names()),
        "collectives; auto: self on 1 rank, nccl with one GPU per rank, shm on one node, else mpi"},
       {"comm.exact", kComm<&K::exact>, truth(),
        "nccl: add in rank order, as mpi and shm always do, so results do not depend on the number of ranks"},
@@ -309,6 +324,17 @@ std::vector<DeckRow> all_rows() {
 }
 
 }  // namespace
+
+const std::vector<ListColumn<SourceKeys>>& columns_of(const SourceKeys& /*source*/) {
+  using K = SourceKeys;
+  constexpr double kMostRepeats = 1000;
+  static const std::vector<ListColumn<K>> columns = {
+      {"text", of_source<&K::text>, text("path of a UTF-8 file or a folder"), "the source's text, as data.text", true},
+      {"repeat", of_source<&K::repeat>, from_to(1, kMostRepeats),
+       "times that an epoch has the source's training text; its validation text counts once"},
+  };
+  return columns;
+}
 
 const std::vector<DeckRow>& deck_schema() {
   static const std::vector<DeckRow> rows = all_rows();

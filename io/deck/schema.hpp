@@ -1,7 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // schema.hpp: the table of deck keys: type, accepted values, default and meaning of each key.
-// Decks are read, checked, written and documented from this table. A DeckValue points at a key's member of a Deck.
+// Decks are read, checked, written and documented from this table. A row is a key: its member of a Deck (which gives
+// the type), the accepted values, its default. To add a key, add a member to deck.hpp and a row to schema.cpp. To add a
+// list of tables, add a struct of its keys and a vector of them to deck.hpp, the vector to DeckValue, and the columns
+// and a row to schema.cpp.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -15,13 +18,12 @@
 
 namespace kozero::io {
 
-// One key's value inside a Deck, whatever its type, and its text in TOML.
-
 struct RopeScalingKeys;
+struct SourceKeys;
 
 /// Points at the member of a Deck that holds a key's value.
-using DeckValue = std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::string>*,
-                               std::array<double, 2>*, RopeScalingKeys*>;
+using DeckValue = std::variant<bool*, std::int64_t*, double*, std::string*, WordOrNumber*, std::vector<std::string>*,
+                               std::array<double, 2>*, RopeScalingKeys*, std::vector<SourceKeys>*>;
 
 /// The value as TOML that reads back to the same bits: 12, 1e-4, "gpt2", ["a", "b"].
 std::string toml_text(DeckValue value);
@@ -35,14 +37,11 @@ std::string joined(const std::vector<std::string>& words);
 /// [a, b, c]
 std::string bracketed(const std::vector<std::string>& words);
 
-// The one table of deck keys, from which decks are read, checked, written and documented.
-// A row is a key: where its value lies in a Deck (which gives the type), what is accepted, its default. Adding a
-// key is adding a member to deck.hpp and a row to schema.cpp.
-
 inline constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 /// The accepted values: a range for numbers (each number of a pair), a set of words for texts; words empty: any text,
-/// of which messages say `what` it is. Words and a range: one of the words, or a whole number, kept as text.
+/// of which messages say `what` it is; of a list of tables, `what` is its key. Words and a range: one of the words, or
+/// a whole number.
 struct Accepted {
   double low = -kNoLimit;
   double high = kNoLimit;
@@ -50,8 +49,7 @@ struct Accepted {
   bool high_open = false;
   std::vector<std::string> words = {};
   std::string what = {};
-
-  [[nodiscard]] bool takes_numbers() const { return !words.empty() && high != kNoLimit; }
+  bool or_none = false;  ///< of lists: an empty list too
 };
 
 /// What another value does to a run that resumes: nothing, or nothing that CheckpointRecord does not tell (model, data,
@@ -67,6 +65,32 @@ struct DeckRow {
   bool is_first = false;          ///< one of the keys that a first reader needs
   Effect effect = Effect::none;
 };
+
+/// A key of the tables in a list of tables: [[data.source]] has the columns text and repeat.
+template <class Keys>
+struct ListColumn {
+  std::string name;
+  DeckValue (*value_in)(Keys&);  ///< the member of one table
+  Accepted accepted;
+  std::string help;
+  bool is_needed = false;  ///< each table gives it
+};
+
+/// The columns of a list, chosen by the type of its tables.
+const std::vector<ListColumn<SourceKeys>>& columns_of(const SourceKeys&);
+
+template <class Keys>
+concept ListTable = requires(const Keys& keys) {
+  columns_of(keys);
+};
+
+/// A column in words; the key is "data.source[].text".
+struct ColumnInWords {
+  std::string key, help, accepted, default_text;
+};
+
+/// The columns of the row's list; empty for other rows.
+std::vector<ColumnInWords> columns_in_words(const DeckRow& row);
 
 /// Our key for what another program calls so ("hidden_size" -> "model.dim"), our value for its value of our key
 /// ("zero.offload_optimizer", "cpu" -> "host"); "" if there is none (peer_words.cpp).
@@ -87,10 +111,12 @@ std::string name_of(const std::string& key);
 std::vector<std::string> deck_sections();
 std::vector<std::string> names_in(const std::string& section);
 
-/// Whether a value is in the row's range or set.
+/// Whether a value is in a range or set.
+bool accepts(const Accepted& accepted, DeckValue value);
 bool accepts(const DeckRow& row, DeckValue value);
 
-/// "0 | 1 | 2 | 3", "number >= 0", "list of 2 numbers in [0, 1)", "path of a folder"
+/// "0 | 1 | 2 | 3", "number >= 0", "list of 2 numbers in [0, 1)", "path of a folder"; `value` gives the type.
+std::string accepted_values(const Accepted& accepted, DeckValue value);
 std::string accepted_values(const DeckRow& row);
 
 /// What a key's number counts, which its name ends with: a value with a unit ("512MiB", "10min") is accepted too.

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// toml_keys.cpp: parses TOML into given keys, and stores each in the member of its row of the schema.
+// toml_keys.cpp: parses a TOML text or an override into given keys.
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -14,15 +13,7 @@
 
 namespace kozero::io {
 
-// Which keys a TOML text or an override gives.
-
 namespace {
-
-std::shared_ptr<toml::node> copy_of(const toml::node& value) {
-  return value.visit([](const auto& held) -> std::shared_ptr<toml::node> {
-    return std::make_shared<std::decay_t<decltype(held)>>(held);
-  });
-}
 
 std::string trimmed(std::string_view text) {
   const auto first = text.find_first_not_of(" \t\r");
@@ -101,13 +92,18 @@ toml::table parsed(const std::string& text, const std::string& source) {
   }
 }
 
+/// The node of a table, which lives as long as the node is used. A copy would lose the line.
+std::shared_ptr<toml::node> inside(const std::shared_ptr<toml::table>& table, toml::node& node) {
+  return {table, &node};
+}
+
 /// The value of "key = TEXT", where TEXT is one TOML value and nothing more.
 std::optional<Given> value_of(const std::string& text) {
   if (line_too_deep(text)) return std::nullopt;
   try {
-    const toml::table table = toml::parse("value = " + text);
-    if (table.size() != 1 || !table.contains("value")) return std::nullopt;
-    return Given{"", "", copy_of(*table.get("value")), kCommandLine};
+    const auto table = std::make_shared<toml::table>(toml::parse("value = " + text));
+    if (table->size() != 1 || !table->contains("value")) return std::nullopt;
+    return Given{"", "", inside(table, *table->get("value")), kCommandLine};
   } catch (const toml::parse_error&) {
     return std::nullopt;
   }
@@ -159,19 +155,18 @@ std::optional<std::size_t> line_too_deep(const std::string& text) {
 }
 
 std::vector<Given> given_in_text(const std::string& text, const std::string& source) {
+  const auto table = std::make_shared<toml::table>(parsed(text, source));
   std::vector<std::pair<toml::source_index, Given>> found;
-  const auto add = [&](const std::string& section, const std::string& name, const toml::key& key,
-                       const toml::node& value) {
+  const auto add = [&](const std::string& section, const std::string& name, const toml::key& key, toml::node& value) {
     const auto line = key.source().begin.line;
-    found.push_back({line, Given{section, name, copy_of(value), source + ":" + std::to_string(line)}});
+    found.push_back({line, Given{section, name, inside(table, value), source + ":" + std::to_string(line)}});
   };
-  const toml::table table = parsed(text, source);
-  for (const auto& [section, keys] : table) {
-    const toml::table* inside = keys.as_table();
-    if (inside == nullptr) add("", std::string(section.str()), section, keys);
-    if (inside == nullptr) continue;
-    if (inside->empty()) add(std::string(section.str()), "", section, keys);
-    for (const auto& [name, value] : *inside) add(std::string(section.str()), std::string(name.str()), name, value);
+  for (auto&& [section, keys] : *table) {
+    toml::table* below = keys.as_table();
+    if (below == nullptr) add("", std::string(section.str()), section, keys);
+    if (below == nullptr) continue;
+    if (below->empty()) add(std::string(section.str()), "", section, keys);
+    for (auto&& [name, value] : *below) add(std::string(section.str()), std::string(name.str()), name, value);
   }
   std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<Given> given;
@@ -209,163 +204,6 @@ std::string shown(const toml::node& value) {
   if (!value.is_array()) return "a date or time";
   for (const auto& element : *value.as_array()) texts.push_back(shown(element));
   return bracketed(texts);
-}
-
-// One given key into the deck: find its row, store a value of its type, check it against the row.
-
-namespace {
-
-constexpr double kExact = 0x1p53;  // whole numbers below it are exact in a double
-
-/// Stores a TOML value of the member's own type; false if the value has another type. Integers may be written as 1e3.
-struct Store {
-  const toml::node& node;
-  bool numbers_as_text = false;  ///< a whole number is a text, too
-
-  bool operator()(bool* out) const { return exactly(node.as_boolean(), *out); }
-  bool operator()(std::int64_t* out) const {
-    const auto* number = node.as_floating_point();
-    if (number == nullptr) return exactly(node.as_integer(), *out);
-    if (number->get() != std::floor(number->get()) || std::abs(number->get()) >= kExact) return false;
-    *out = static_cast<std::int64_t>(number->get());
-    return true;
-  }
-  bool operator()(std::string* out) const {
-    if (numbers_as_text && node.is_integer()) *out = std::to_string(node.as_integer()->get());
-    return (numbers_as_text && node.is_integer()) || exactly(node.as_string(), *out);
-  }
-  bool operator()(double* out) const {
-    return exactly(node.as_floating_point(), *out) || exactly(node.as_integer(), *out);
-  }
-  bool operator()(std::vector<std::string>* out) const {
-    out->assign(1, "");
-    if (node.is_string()) return (*this)(&out->front());
-    const toml::array* array = node.as_array();
-    if (array == nullptr) return false;
-    out->resize(array->size());
-    std::size_t index = 0;
-    return std::all_of(array->begin(), array->end(), [&](const auto& each) { return Store{each}(&(*out)[index++]); });
-  }
-  bool operator()(std::array<double, 2>* out) const {
-    const toml::array* array = node.as_array();
-    return array != nullptr && array->size() == 2 && Store{*array->get(0)}(&(*out)[0]) &&
-           Store{*array->get(1)}(&(*out)[1]);
-  }
-  bool operator()(RopeScalingKeys* out) const {
-    *out = {};
-    std::string text;
-    if (node.is_string()) return (*this)(&text) && text == "none";
-    const toml::table* table = node.as_table();
-    if (table == nullptr || !table->contains("type") || !table->contains("factor")) return false;
-    return std::all_of(table->begin(), table->end(),
-                       [&](const auto& each) { return Store{each.second}.member(each.first.str(), *out); });
-  }
-
- private:
-  template <class TomlValue, class T>
-  static bool exactly(const TomlValue* value, T& out) {
-    if (value != nullptr) out = static_cast<T>(value->get());
-    return value != nullptr;
-  }
-
-  /// One key of the table under rope_scaling; false where there is no such.
-  bool member(std::string_view key, RopeScalingKeys& out) const {
-    std::string type;
-    if (key == "type") return (*this)(&type) && type == "llama3";
-    if (key == "factor") return (*this)(&out.factor);
-    if (key == "low_freq_factor") return (*this)(&out.low_freq_factor);
-    if (key == "high_freq_factor") return (*this)(&out.high_freq_factor);
-    return key == "original_seq" && (*this)(&out.original_seq);
-  }
-};
-
-std::vector<std::string> keys_named(const std::string& name) {
-  std::vector<std::string> keys;
-  for (const auto& row : deck_schema()) {
-    if (name_of(row.key) == name) keys.push_back(row.key);
-  }
-  return keys;
-}
-
-bool is_section(const std::string& name) {
-  const auto sections = deck_sections();
-  return std::find(sections.begin(), sections.end(), name) != sections.end();
-}
-
-[[noreturn]] void refuse_section(const Given& given) {
-  const auto sections = deck_sections();
-  if (given.section == "lora" || given.section == "peft") {
-    refuse(given.origin, "[" + given.section + "]", "no such section: KoZeRO has no LoRA, it trains all weights");
-  }
-  const std::string ours = key_of_peer(given.name);
-  if (!ours.empty()) refuse(given.origin, given.key(), "no such key; did you mean " + ours + "?");
-  refuse(given.origin, "[" + given.section + "]",
-         "no such section; accepted are " + joined(sections) + did_you_mean(given.section, sections));
-}
-
-[[noreturn]] void refuse_key(const Given& given) {
-  const std::string what = given.key() + " = " + shown(*given.value);
-  const std::string ours = key_of_peer(given.name);
-  if (!ours.empty()) refuse(given.origin, what, "no such key; did you mean " + ours + "?");
-  if (given.section.empty() && is_section(given.name)) {
-    refuse(given.origin, what, "a section, not a key; accepted is [" + given.name + "] with keys below it");
-  }
-  const auto elsewhere = keys_named(given.name);
-  if (!elsewhere.empty()) refuse(given.origin, what, "no such key; did you mean " + elsewhere.front() + "?");
-  if (given.section.empty()) {
-    refuse(given.origin, what, "no such key; keys belong to a section, accepted are " + joined(deck_sections()));
-  }
-  const auto names = names_in(given.section);
-  refuse(given.origin, what,
-         "no such key; accepted in [" + given.section + (names.size() == 1 ? "] is " : "] are ") + joined(names) +
-             did_you_mean(given.name, names));
-}
-
-const DeckRow& row_of(const Given& given) {
-  if (!given.section.empty() && !is_section(given.section)) refuse_section(given);
-  const DeckRow* row = find_row(given.key());
-  if (row == nullptr) refuse_key(given);
-  return *row;
-}
-
-std::string nearest_word(const DeckRow& row, const toml::node& value) {
-  const auto* text = value.as_string();
-  const std::string ours = value_of_peer(row.key, text == nullptr ? shown(value) : text->get());
-  if (!ours.empty()) return "; did you mean " + ours + "?";
-  return text == nullptr ? "" : did_you_mean(text->get(), row.accepted.words);
-}
-
-/// The value, or the number that a text with a unit means: "1GiB" is 1024 for zero.offload_mib. What must be an integer
-/// is rounded down.
-std::shared_ptr<toml::node> in_units_of(const DeckRow& row, const std::shared_ptr<toml::node>& value) {
-  const auto* text = value->as_string();
-  const auto number = text == nullptr ? std::nullopt : number_with_unit(row, text->get());
-  if (!number) return value;
-  Deck deck;
-  const bool is_integer = std::holds_alternative<std::int64_t*>(row.value_in(deck));
-  return std::make_shared<toml::value<double>>(is_integer ? std::floor(*number) : *number);
-}
-
-/// Whether a text holds a NUL, which no path can.
-bool has_nul(const toml::node& value) {
-  if (const auto* text = value.as_string()) return text->get().find('\0') != std::string::npos;
-  const auto* array = value.as_array();
-  return array != nullptr && std::any_of(array->begin(), array->end(), [](const auto& each) { return has_nul(each); });
-}
-
-}  // namespace
-
-void apply_given(const Given& given, Deck& deck) {
-  if (given.name.empty() && is_section(given.section)) return;
-  const DeckRow& row = row_of(given);
-  const std::string what = row.key + " = " + shown(*given.value);
-  if (has_nul(*given.value)) refuse(given.origin, what, "it holds a NUL character; accepted: text without one");
-  const auto value = in_units_of(row, given.value);
-  const bool stored = std::visit(Store{*value, row.accepted.takes_numbers()}, row.value_in(deck));
-  if (!stored || !accepts(row, row.value_in(deck))) {
-    refuse(given.origin, what, "accepted: " + accepted_values(row) + nearest_word(row, *given.value));
-  }
-  deck.origins[row.key] = given.origin;
 }
 
 }  // namespace kozero::io

@@ -15,15 +15,12 @@
 
 namespace kozero::io {
 
-// TOML text to a list of "this key was given this value there", for files and command lines alike.
-// No key is looked up here. toml++ is included by these sources only, never by the deck's own header.
-
 /// A key that the user gave.
 struct Given {
-  std::string section;  ///< "" for a key outside any section
-  std::string name;     ///< "" for a section without keys
-  std::shared_ptr<toml::node> value;
-  std::string origin;  ///< "a.toml:12" or "command line"
+  std::string section;                ///< "" for a key outside any section
+  std::string name;                   ///< "" for a section without keys
+  std::shared_ptr<toml::node> value;  ///< within its document, so that the nodes of a table know their lines
+  std::string origin;                 ///< "a.toml:12" or "command line"
 
   [[nodiscard]] std::string key() const {
     return section.empty() || name.empty() ? section + name : section + "." + name;
@@ -46,10 +43,8 @@ constexpr int kDeepest = 32;
 /// recurses, so texts of users are looked at before they are parsed.
 std::optional<std::size_t> line_too_deep(const std::string& text);
 
-// One given key into the deck.
-
-/// Stores the value in the member of its key's row and notes its origin. An empty section is nothing to store.
-/// Throws Error(deck) where there is no such section or key, or the row does not accept the value.
+/// Stores the value in the member of its key's row and notes its origin. For an empty section there is nothing to
+/// store. Throws Error(deck) if there is no such section or key, or if the row does not accept the value.
 void apply_given(const Given& given, Deck& deck);
 
 }  // namespace kozero::io

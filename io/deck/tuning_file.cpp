@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// tuning_file.cpp: writes and reads the file of `kozero bench tune`.
 #include "io/deck/tuning_file.hpp"
 #include <kozero/core/error.hpp>
 #include "io/deck/schema.hpp"

@@ -136,6 +136,7 @@ std::optional<std::int64_t> read_metrics_row(std::string_view line, std::span<co
 
 void read_metrics(const std::string& path, std::span<const std::string_view> keys,
                   const std::function<void(std::int64_t step, std::span<const double> values)>& row) {
+  { const FileDescriptor regular(path, FileDescriptor::Use::read); }  // no FIFO, which may hang
   std::ifstream file(path);
   if (!file) throw Error(Failure::input, path + ": cannot be read");
   std::vector<double> values(keys.size());

@@ -43,53 +43,6 @@ std::vector<Link> links_of(const ByteIds& bytes, std::string_view pretoken) {
   return links;
 }
 
-}  // namespace
-
-MergeRules::MergeRules(const ByteIds& bytes, std::span<const MergeRule> rules) : bytes_(bytes) {
-  made_.reserve(rules.size());
-  std::int32_t rank = 0;
-  for (const auto& [left, right, made] : rules) made_.emplace(key_of(left, right), Made{rank++, made});
-}
-
-MergeRules::Made MergeRules::joined(Token left, Token right) const {
-  const auto found = made_.find(key_of(left, right));
-  return found == made_.end() ? Made{-1, kNone} : found->second;
-}
-
-std::int64_t MergeRules::apply(std::string_view pretoken, std::vector<Token>& out) const {
-  require(pretoken.size() < (std::size_t{1} << 31), "MergeRules: a pretoken of 2 GiB");
-  auto links = links_of(bytes_, pretoken);
-  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> candidates;
-  const auto at = [&](std::int32_t position) -> Link& { return links[static_cast<std::size_t>(position)]; };
-  const auto made_at = [&](std::int32_t position) {
-    const Link& link = at(position);
-    return link.token == kNone || link.next < 0 ? Made{-1, kNone} : joined(link.token, at(link.next).token);
-  };
-  const auto propose = [&](std::int32_t position) {
-    if (const Made made = made_at(position); made.rank >= 0) candidates.push({made.rank, position});
-  };
-  for (std::int32_t i = 0; i < static_cast<std::int32_t>(pretoken.size()); ++i) propose(i);
-  std::int64_t looked_at = 0;
-  for (; !candidates.empty(); ++looked_at) {
-    const auto [rank, position] = candidates.top();
-    candidates.pop();
-    const Made made = made_at(position);
-    if (made.rank != rank) continue;
-    Link& left = at(position);
-    Link& right = at(left.next);
-    left.token = made.token;
-    left.next = right.next;
-    right.token = kNone;
-    if (left.next >= 0) at(left.next).previous = position;
-    propose(position);
-    if (left.previous >= 0) propose(left.previous);
-  }
-  for (std::int32_t i = pretoken.empty() ? -1 : 0; i >= 0; i = at(i).next) out.push_back(at(i).token);
-  return looked_at;
-}
-
-namespace {
-
 /// A pretoken with its present tokens.
 struct Word {
   std::vector<Token> tokens;
@@ -201,6 +154,49 @@ class MergeLearner {
 };
 
 }  // namespace
+
+MergeRules::MergeRules(const ByteIds& bytes, std::span<const MergeRule> rules) : bytes_(bytes) {
+  made_.reserve(rules.size());
+  std::int32_t rank = 0;
+  for (const auto& [left, right, made] : rules) made_.emplace(key_of(left, right), Made{rank++, made});
+}
+
+MergeRules::Made MergeRules::joined(Token left, Token right) const {
+  const auto found = made_.find(key_of(left, right));
+  return found == made_.end() ? Made{-1, kNone} : found->second;
+}
+
+std::int64_t MergeRules::apply(std::string_view pretoken, std::vector<Token>& out) const {
+  require(pretoken.size() < (std::size_t{1} << 31), "MergeRules: a pretoken of 2 GiB");
+  auto links = links_of(bytes_, pretoken);
+  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> candidates;
+  const auto at = [&](std::int32_t position) -> Link& { return links[static_cast<std::size_t>(position)]; };
+  const auto made_at = [&](std::int32_t position) {
+    const Link& link = at(position);
+    return link.token == kNone || link.next < 0 ? Made{-1, kNone} : joined(link.token, at(link.next).token);
+  };
+  const auto propose = [&](std::int32_t position) {
+    if (const Made made = made_at(position); made.rank >= 0) candidates.push({made.rank, position});
+  };
+  for (std::int32_t i = 0; i < static_cast<std::int32_t>(pretoken.size()); ++i) propose(i);
+  std::int64_t looked_at = 0;
+  for (; !candidates.empty(); ++looked_at) {
+    const auto [rank, position] = candidates.top();
+    candidates.pop();
+    const Made made = made_at(position);
+    if (made.rank != rank) continue;
+    Link& left = at(position);
+    Link& right = at(left.next);
+    left.token = made.token;
+    left.next = right.next;
+    right.token = kNone;
+    if (left.next >= 0) at(left.next).previous = position;
+    propose(position);
+    if (left.previous >= 0) propose(left.previous);
+  }
+  for (std::int32_t i = pretoken.empty() ? -1 : 0; i >= 0; i = at(i).next) out.push_back(at(i).token);
+  return looked_at;
+}
 
 std::vector<Merge> learn_merges(const PretokenCounts& pretokens, int num_merges) {
   MergeLearner learner(pretokens);

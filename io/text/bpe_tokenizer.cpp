@@ -12,10 +12,57 @@
 #include "io/text/tokenizer_json.hpp"
 
 namespace kozero::io {
-
 namespace {
 
 unsigned char byte_at(std::string_view text, std::size_t index) { return static_cast<unsigned char>(text[index]); }
+
+/// Cuts text at added tokens, appends their ids, and hands on what is between them.
+template <class Rest>
+void between(const AddedTokens& added, std::string_view text, std::vector<Token>& tokens, const Rest& rest) {
+  for (std::size_t start = 0; start < text.size();) {
+    const auto match = added.find(text, start);
+    if (match.begin > start) rest(text.substr(start, match.begin - start));
+    if (match.id >= 0) tokens.push_back(match.id);
+    start = match.end;
+  }
+}
+
+constexpr std::int64_t kBlockBytes = std::int64_t{1} << 18;
+constexpr std::int64_t kSampleBytes = std::int64_t{64} << 20;
+constexpr std::size_t kMaxPretokens = std::size_t{1} << 20;
+constexpr std::size_t kMaxPretokenBytes = 64;  // longer ones (rows of a table, base64) teach no words
+
+/// Drops the rarest pretokens until half the room is free.
+void prune(PretokenCounts& counts) {
+  for (std::int64_t rarest = 1; counts.size() > kMaxPretokens / 2; rarest *= 2) {
+    std::erase_if(counts, [&](const auto& entry) { return entry.second <= rarest; });
+  }
+}
+
+PretokenCounts count_pretokens(const Corpus& corpus, const PublishedSplit& split) {
+  const SplitPattern pattern(split.expression);
+  const std::int64_t every = std::max<std::int64_t>(1, (corpus.bytes() + kSampleBytes - 1) / kSampleBytes);
+  std::unordered_map<std::string, std::int64_t> tally;
+  PretokenCounts counts;
+  const auto drain = [&] {
+    for (const auto& [pretoken, count] : tally) counts[pretoken] += count;
+    tally.clear();
+    if (counts.size() > kMaxPretokens) prune(counts);
+  };
+  const auto reader = corpus.read(kBlockBytes);
+  std::int64_t number = 0;
+  for (TextBlock block; reader->next(block); ++number) {
+    if (number % every != 0) continue;
+    if (split.nfc) block.text = to_nfc(block.text);
+    PretokenSplitter splitter(pattern, block.text);
+    for (std::string_view pretoken; splitter.next(pretoken);) {
+      if (pretoken.size() > 1 && pretoken.size() <= kMaxPretokenBytes) ++tally[std::string(pretoken)];
+    }
+    if (tally.size() > kMaxPretokens) drain();
+  }
+  drain();
+  return counts;
+}
 
 }  // namespace
 
@@ -52,21 +99,6 @@ AddedTokens::Match AddedTokens::find(std::string_view text, std::size_t start) c
   }
   return {text.size(), text.size(), -1};
 }
-
-namespace {
-
-/// Cuts text at added tokens, appends their ids, and hands on what is between them.
-template <class Rest>
-void between(const AddedTokens& added, std::string_view text, std::vector<Token>& tokens, const Rest& rest) {
-  for (std::size_t start = 0; start < text.size();) {
-    const auto match = added.find(text, start);
-    if (match.begin > start) rest(text.substr(start, match.begin - start));
-    if (match.id >= 0) tokens.push_back(match.id);
-    start = match.end;
-  }
-}
-
-}  // namespace
 
 BpeTokenizer::BpeTokenizer(const std::string& path, std::string json_text)
     : BpeTokenizer(json_text, read_tokenizer_json(path, json_text)) {}
@@ -147,48 +179,7 @@ bool BpeTokenizer::ends_text(Token token) const {
 
 void BpeTokenizer::save(const std::string& path) const { write_whole_file(path, json_text_); }
 
-namespace {
-
-constexpr std::int64_t kBlockBytes = std::int64_t{1} << 18;
-constexpr std::int64_t kSampleBytes = std::int64_t{64} << 20;
-constexpr std::size_t kMaxPretokens = std::size_t{1} << 20;
-constexpr std::size_t kMaxPretokenBytes = 64;  // longer ones (rows of a table, base64) teach no words
-
-/// Drops the rarest pretokens until half the room is free.
-void prune(PretokenCounts& counts) {
-  for (std::int64_t rarest = 1; counts.size() > kMaxPretokens / 2; rarest *= 2) {
-    std::erase_if(counts, [&](const auto& entry) { return entry.second <= rarest; });
-  }
-}
-
-PretokenCounts count_pretokens(const std::vector<TextFile>& corpus, const PublishedSplit& split) {
-  const SplitPattern pattern(split.expression);
-  const std::int64_t every = std::max<std::int64_t>(1, (total_bytes(corpus) + kSampleBytes - 1) / kSampleBytes);
-  std::unordered_map<std::string, std::int64_t> tally;
-  PretokenCounts counts;
-  const auto drain = [&] {
-    for (const auto& [pretoken, count] : tally) counts[pretoken] += count;
-    tally.clear();
-    if (counts.size() > kMaxPretokens) prune(counts);
-  };
-  TextReader reader(corpus, kBlockBytes);
-  std::int64_t number = 0;
-  for (TextBlock block; reader.next(block); ++number) {
-    if (number % every != 0) continue;
-    if (split.nfc) block.text = to_nfc(block.text);
-    PretokenSplitter splitter(pattern, block.text);
-    for (std::string_view pretoken; splitter.next(pretoken);) {
-      if (pretoken.size() > 1 && pretoken.size() <= kMaxPretokenBytes) ++tally[std::string(pretoken)];
-    }
-    if (tally.size() > kMaxPretokens) drain();
-  }
-  drain();
-  return counts;
-}
-
-}  // namespace
-
-BpeTokenizer train_bpe(const std::vector<TextFile>& corpus, int vocab, const PublishedSplit& split) {
+BpeTokenizer train_bpe(const Corpus& corpus, int vocab, const PublishedSplit& split) {
   return BpeTokenizer(learn_merges(count_pretokens(corpus, split), vocab - 257), split);
 }
 

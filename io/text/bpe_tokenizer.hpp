@@ -91,6 +91,6 @@ class BpeTokenizer : public Tokenizer {
 // every k-th block is read. The same corpus gives the same tokenizer on every machine.
 
 /// A tokenizer of at most `vocab` ids, learned from at most 64 MiB of the corpus.
-BpeTokenizer train_bpe(const std::vector<TextFile>& corpus, int vocab, const PublishedSplit& split);
+BpeTokenizer train_bpe(const Corpus& corpus, int vocab, const PublishedSplit& split);
 
 }  // namespace kozero::io

@@ -78,6 +78,56 @@ void append_stretch(std::string_view text, std::string& out) {
   if (end > 0) append_composed(text, out);
 }
 
+std::string pcre2_text(int code) {
+  std::array<PCRE2_UCHAR, 256> text{};
+  pcre2_get_error_message(code, text.data(), text.size());
+  return reinterpret_cast<const char*>(text.data());
+}
+
+/// The expression with \s and \S by Unicode's White_Space: PCRE2's own \s counts U+180E, which Oniguruma's does not.
+std::string with_unicode_space(std::string expression) {
+  for (std::size_t at = 0; (at = expression.find('\\', at)) != std::string::npos; at += 2) {
+    const char letter = at + 1 < expression.size() ? expression[at + 1] : '\0';
+    if (letter == 's') expression.replace(at, 2, R"(\p{White_Space})");
+    if (letter == 'S') expression.replace(at, 2, R"(\P{White_Space})");
+  }
+  return expression;
+}
+
+constexpr int kFirstStandIn = 0x100;
+
+bool stands_for_itself(int byte) {
+  return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
+}
+
+/// The character (below U+0180) of each byte.
+std::array<int, 256> characters() {
+  std::array<int, 256> of{};
+  int stand_in = kFirstStandIn;
+  for (int byte = 0; byte < 256; ++byte) {
+    of[static_cast<std::size_t>(byte)] = stands_for_itself(byte) ? byte : stand_in++;
+  }
+  return of;
+}
+
+const std::array<int, 256>& character_of_byte() {
+  static const auto table = characters();
+  return table;
+}
+
+/// The byte of each character below U+0180, or -1.
+const std::array<int, 0x180>& byte_of_character() {
+  static const auto table = [] {
+    std::array<int, 0x180> of{};
+    of.fill(-1);
+    for (int byte = 0; byte < 256; ++byte) {
+      of[static_cast<std::size_t>(character_of_byte()[static_cast<std::size_t>(byte)])] = byte;
+    }
+    return of;
+  }();
+  return table;
+}
+
 }  // namespace
 
 std::string to_nfc(std::string_view text) {
@@ -119,26 +169,6 @@ const PublishedSplit& published_split(const std::string& name) {
   require(found != kPublishedSplits.end() || name.empty(), "no published split " + name);
   return found == kPublishedSplits.end() ? kPublishedSplits.front() : *found;
 }
-
-namespace {
-
-std::string pcre2_text(int code) {
-  std::array<PCRE2_UCHAR, 256> text{};
-  pcre2_get_error_message(code, text.data(), text.size());
-  return reinterpret_cast<const char*>(text.data());
-}
-
-/// The expression with \s and \S by Unicode's White_Space: PCRE2's own \s counts U+180E, which Oniguruma's does not.
-std::string with_unicode_space(std::string expression) {
-  for (std::size_t at = 0; (at = expression.find('\\', at)) != std::string::npos; at += 2) {
-    const char letter = at + 1 < expression.size() ? expression[at + 1] : '\0';
-    if (letter == 's') expression.replace(at, 2, R"(\p{White_Space})");
-    if (letter == 'S') expression.replace(at, 2, R"(\P{White_Space})");
-  }
-  return expression;
-}
-
-}  // namespace
 
 struct SplitPattern::Compiled {
   pcre2_code* code = nullptr;
@@ -197,44 +227,6 @@ bool PretokenSplitter::next(std::string_view& pretoken) {
   position_ = end;
   return true;
 }
-
-namespace {
-
-constexpr int kFirstStandIn = 0x100;
-
-bool stands_for_itself(int byte) {
-  return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
-}
-
-/// The character (below U+0180) of each byte.
-std::array<int, 256> characters() {
-  std::array<int, 256> of{};
-  int stand_in = kFirstStandIn;
-  for (int byte = 0; byte < 256; ++byte) {
-    of[static_cast<std::size_t>(byte)] = stands_for_itself(byte) ? byte : stand_in++;
-  }
-  return of;
-}
-
-const std::array<int, 256>& character_of_byte() {
-  static const auto table = characters();
-  return table;
-}
-
-/// The byte of each character below U+0180, or -1.
-const std::array<int, 0x180>& byte_of_character() {
-  static const auto table = [] {
-    std::array<int, 0x180> of{};
-    of.fill(-1);
-    for (int byte = 0; byte < 256; ++byte) {
-      of[static_cast<std::size_t>(character_of_byte()[static_cast<std::size_t>(byte)])] = byte;
-    }
-    return of;
-  }();
-  return table;
-}
-
-}  // namespace
 
 std::string to_visible(std::string_view bytes) {
   std::string text;

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// sentencepiece_tokenizer.cpp: reads a SentencePiece model, and encodes and decodes with it.
 #include <sentencepiece_processor.h>
 #include <algorithm>
 #include <cmath>
@@ -174,21 +175,6 @@ class Checker {
   bool piece_crosses_words_ = false;
 };
 
-}  // namespace
-
-bool looks_like_sentencepiece(std::string_view bytes) {
-  const std::size_t first = bytes.find_first_not_of(" \t\r\n");
-  return bytes.starts_with('\n') && first != std::string_view::npos && bytes[first] != '{' && bytes[first] != '[';
-}
-
-bool check_sentencepiece(const std::string& path, std::string_view bytes) {
-  Checker checker(path);
-  checker.check_model(bytes);
-  return checker.words_are_apart();
-}
-
-namespace {
-
 std::vector<Token> ids_of(const sentencepiece::SentencePieceProcessor& processor, std::string_view text) {
   std::vector<Token> tokens;
   const auto status = processor.Encode(text, &tokens);
@@ -203,6 +189,17 @@ std::size_t first_word(std::string_view text) {
 }
 
 }  // namespace
+
+bool looks_like_sentencepiece(std::string_view bytes) {
+  const std::size_t first = bytes.find_first_not_of(" \t\r\n");
+  return bytes.starts_with('\n') && first != std::string_view::npos && bytes[first] != '{' && bytes[first] != '[';
+}
+
+bool check_sentencepiece(const std::string& path, std::string_view bytes) {
+  Checker checker(path);
+  checker.check_model(bytes);
+  return checker.words_are_apart();
+}
 
 SentencePieceTokenizer::SentencePieceTokenizer(const std::string& path, std::string model)
     : model_(std::move(model)), processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()) {

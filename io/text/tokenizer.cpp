@@ -16,7 +16,6 @@
 #include "io/text/tokenizer.hpp"
 
 namespace kozero::io {
-
 namespace {
 
 constexpr int kMinVocab = 257;  // the bytes and end-of-text
@@ -45,32 +44,6 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
   return std::make_unique<BpeTokenizer>(path, std::move(bytes));
 }
 
-}  // namespace
-
-std::optional<int> bpe_size(const std::string& spec) {
-  if (!spec.starts_with("bpe:")) return std::nullopt;
-  int size = 0;
-  const auto [end, problem] = std::from_chars(spec.data() + 4, spec.data() + spec.size(), size);
-  if (problem != std::errc() || end != spec.data() + spec.size() || size < kMinVocab || size > kMaxVocab) refuse(spec);
-  return size;
-}
-
-std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, const std::vector<TextFile>& corpus,
-                                          const std::string& split) {
-  if (spec == "bytes") return std::make_unique<ByteTokenizer>();
-  if (const auto size = bpe_size(spec)) {
-    if (corpus.empty()) {
-      throw Error(Failure::deck, "data.tokenizer = \"" + spec +
-                                     "\" is trained on text: give data.text, or the path of a tokenizer's file");
-    }
-    return std::make_unique<BpeTokenizer>(train_bpe(corpus, *size, published_split(split)));
-  }
-  if (!is_there(spec)) refuse(spec);
-  return load_tokenizer(spec);
-}
-
-namespace {
-
 constexpr const char* kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 constexpr std::size_t kLongestWindow = 8;
 
@@ -92,6 +65,27 @@ std::string shown(std::string_view character) {
 }
 
 }  // namespace
+
+std::optional<int> bpe_size(const std::string& spec) {
+  if (!spec.starts_with("bpe:")) return std::nullopt;
+  int size = 0;
+  const auto [end, problem] = std::from_chars(spec.data() + 4, spec.data() + spec.size(), size);
+  if (problem != std::errc() || end != spec.data() + spec.size() || size < kMinVocab || size > kMaxVocab) refuse(spec);
+  return size;
+}
+
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, const Corpus* corpus, const std::string& split) {
+  if (spec == "bytes") return std::make_unique<ByteTokenizer>();
+  if (const auto size = bpe_size(spec)) {
+    if (corpus == nullptr) {
+      throw Error(Failure::deck, "data.tokenizer = \"" + spec +
+                                     "\" is trained on text: give data.text, or the path of a tokenizer's file");
+    }
+    return std::make_unique<BpeTokenizer>(train_bpe(*corpus, *size, published_split(split)));
+  }
+  if (!is_there(spec)) refuse(spec);
+  return load_tokenizer(spec);
+}
 
 std::string ReadableText::add(std::string_view bytes) {
   held_ += bytes;

@@ -1,8 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // tokenizer.hpp: the tokenizer interface, incremental decoding, the byte tokenizer, and a cache of encoded pretokens.
-//    decode(encode(bytes)) == bytes        for every tokenizer that does not normalize its text
-// make_tokenizer makes the tokenizer that a deck names. One object serves one thread.
+//    decode(encode(bytes)) == bytes        for every byte sequence, UTF-8 or not, if the tokenizer loses nothing
+// A normalizer, an added blank and SentencePiece change the text. Each document of a corpus begins with end_of_text(),
+// as in llm.c's shards. Special tokens that are written out in the text become their ids, as the published tokenizers
+// do by default. make_tokenizer makes the tokenizer that a deck names. One object serves one thread.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -14,29 +16,23 @@
 #include <vector>
 
 #include <kozero/core/views.hpp>
-#include "io/text/text_source.hpp"
+#include "io/text/document_reader.hpp"
 
 namespace kozero::io {
-
-// Text <-> token ids, as the rest of KoZeRO sees it.
-//   decode(encode(bytes)) == bytes        for every byte sequence, UTF-8 or not, where the tokenizer loses nothing
-// (a normaliser, an added blank, SentencePiece change the text). Each document of a corpus begins with end_of_text(),
-// as llm.c's shards do. Special tokens written out in the text become their ids, as the published tokenizers do by
-// default. One object serves one thread.
 
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
   [[nodiscard]] virtual std::vector<Token> encode(std::string_view text) const = 0;
-  /// The tokens of text that goes on from earlier text of the same document, cut as TextReader cuts: without what the
-  /// tokenizer puts before a text.
+  /// The tokens of text that goes on from earlier text of the same document, cut as DocumentReader cuts: without what
+  /// the tokenizer puts before a text.
   [[nodiscard]] virtual std::vector<Token> encode_rest(std::string_view text) const { return encode(text); }
   /// Throws Error(input) for an id outside [0, vocab_size()).
   [[nodiscard]] virtual std::string decode(std::span<const Token> tokens) const = 0;
   [[nodiscard]] virtual int vocab_size() const = 0;
   /// For the banner and descriptions: "bytes", "bpe:4096".
   [[nodiscard]] virtual std::string name() const = 0;
-  /// The id that begins a document, or -1 where there is none.
+  /// The id that begins a document, or -1 if there is none.
   [[nodiscard]] virtual Token end_of_text() const = 0;
   /// Whether generated text ends with this id.
   [[nodiscard]] virtual bool ends_text(Token token) const { return token >= 0 && token == end_of_text(); }
@@ -46,30 +42,27 @@ class Tokenizer {
   virtual void save(const std::string& path) const = 0;
 };
 
-/// N of "bpe:N"; nothing where the spec has another form. Throws Error(deck) with the accepted set.
+/// N of "bpe:N"; nothing if the spec has another form. Throws Error(deck) with the accepted set.
 std::optional<int> bpe_size(const std::string& spec);
 
 /// What `data.tokenizer` asks for: "bytes"; "bpe:N", trained on `corpus` to at most N ids, with the published split of
 /// this name (pretokenizer.hpp); or the path of a saved one, of a Hugging Face tokenizer.json (tokenizer_json.hpp) or
 /// of a SentencePiece model. Throws Error(deck) with the accepted set, Error(input) for a file that is malformed or not
 /// supported.
-std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, const std::vector<TextFile>& corpus = {},
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, const Corpus* corpus = nullptr,
                                           const std::string& split = "");
 
-// Generated tokens as text that can be shown while it comes.
-//   ReadableText    bytes -> whole UTF-8 characters; U+FFFD for what is none (one for each maximal part, Unicode 15,
-//                   section 3.9); control characters other than newline and tab as \x1b, those from U+0080 on as \u009b
-//   StreamedText    tokens -> the bytes that each adds to the text of those before, through a ReadableText
-// Both hold back what the next bytes may complete, and give it at finish().
-
+/// Bytes -> whole UTF-8 characters, for text that is shown while it is generated. Ill-formed bytes become U+FFFD (one
+/// for each maximal part, Unicode 15, section 3.9); control characters other than newline and tab become \x1b, those
+/// from U+0080 on \u009b. Bytes that the next bytes may complete are held back until finish().
 class ReadableText {
  public:
   enum class Controls { escaped, kept };
   explicit ReadableText(Controls controls = Controls::escaped) : controls_(controls) {}
 
-  /// What can be shown of the bytes so far and was not before.
+  /// The text that can be shown now and was not shown before.
   std::string add(std::string_view bytes);
-  /// What add held back.
+  /// The bytes that add held back.
   std::string finish();
 
  private:
@@ -79,6 +72,7 @@ class ReadableText {
   std::string held_;
 };
 
+/// Tokens -> the text that each adds to the tokens before it, through a ReadableText.
 class StreamedText {
  public:
   /// Goes on from `prompt`, whose tokens are `before`. `tokenizer` outlives it.
@@ -96,10 +90,8 @@ class StreamedText {
   std::size_t shown_ = 0;  // bytes of the window's text
 };
 
-// A token is a byte, the vocabulary is 256.
-// Byte 0, which text does not hold, doubles as end-of-text: documents are told apart without a 257th id, and a byte 0
-// in the input still round-trips.
-
+/// A token is a byte, the vocabulary is 256. Byte 0, which text does not contain, is also end-of-text: documents are
+/// separated without a 257th id, and a byte 0 in the input still round-trips.
 class ByteTokenizer : public Tokenizer {
  public:
   [[nodiscard]] std::vector<Token> encode(std::string_view text) const override;
@@ -108,21 +100,19 @@ class ByteTokenizer : public Tokenizer {
   [[nodiscard]] std::string name() const override { return "bytes"; }
   [[nodiscard]] Token end_of_text() const override { return 0; }
   void save(const std::string& path) const override;
-  /// What save writes.
+  /// The text that save writes.
   static std::string file_text() { return "{\"kozero_tokenizer\": \"bytes\"}\n"; }
   /// The same tokenizer as a Hugging Face tokenizer.json: byte-level BPE of the 256 byte characters without a merge.
   static std::string hugging_face_text();
 };
 
-// The tokens of pretokens met before. Words repeat, so most pretokens need no merging.
-// A fixed table of one-line slots, each holding the last short pretoken that fell into it: 4 MiB, no growth, no
-// allocation.
-
+/// The tokens of earlier pretokens: words repeat, so most pretokens need no merging. A fixed table of slots of one
+/// cache line, each with the last short pretoken that was assigned to it: 4 MiB, without growth or allocation.
 class PretokenCache {
  public:
   PretokenCache() : slots_(kNumSlots) {}
 
-  /// Appends the pretoken's tokens to `out` and returns true where they are known.
+  /// Appends the pretoken's tokens to `out` and returns true if they are known.
   bool find(std::string_view pretoken, std::vector<Token>& out) const;
   /// Remembers the tokens of a pretoken that is short enough.
   void keep(std::string_view pretoken, std::span<const Token> tokens);

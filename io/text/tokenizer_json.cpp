@@ -60,50 +60,6 @@ std::vector<MergeRule> read_merges(const std::string& path, const nlohmann::json
   return rules;
 }
 
-}  // namespace
-
-void add_token(const std::string& path, BpeVocabulary& vocabulary, const std::string& visible, std::int64_t id) {
-  if (visible.empty()) refuse(path, "id " + std::to_string(id) + " has an empty token");
-  if (id < 0 || id >= kMaxIds) {
-    refuse(path,
-           "token " + json_excerpt(visible) + ": its id is not a number from 0 to " + std::to_string(kMaxIds - 1));
-  }
-  const auto index = static_cast<std::size_t>(id);
-  if (index >= vocabulary.visible.size()) vocabulary.visible.resize(index + 1);
-  const auto [entry, is_new] = vocabulary.id_of.emplace(visible, static_cast<Token>(id));
-  if (entry->second != id) {
-    refuse(path, "token " + json_excerpt(visible) + " has two ids, " + std::to_string(entry->second) + " and " +
-                     std::to_string(id));
-  }
-  if (is_new && !vocabulary.visible[index].empty()) {
-    refuse(path, "id " + std::to_string(id) + " is given to " + json_excerpt(vocabulary.visible[index]) + " and " +
-                     json_excerpt(visible));
-  }
-  vocabulary.visible[index] = visible;
-}
-
-BpeVocabulary read_bpe_vocabulary(const std::string& path, const nlohmann::json& model) {
-  const auto vocab = model.find("vocab"), merges = model.find("merges");
-  if (vocab == model.end() || !vocab->is_object()) refuse(path, "no model.vocab");
-  if (merges == model.end() || !merges->is_array()) refuse(path, "no model.merges");
-  BpeVocabulary vocabulary;
-  vocabulary.id_of.reserve(vocab->size());
-  for (const auto& [visible, id] : vocab->items()) add_token(path, vocabulary, visible, id_from(id));
-  for (std::size_t byte = 0; byte < 256; ++byte) {
-    const std::string visible = to_visible(std::string(1, static_cast<char>(byte)));
-    const auto found = vocabulary.id_of.find(visible);
-    if (found == vocabulary.id_of.end()) {
-      refuse(path, "model.vocab has no token " + json_excerpt(visible) + ", byte " + std::to_string(byte) +
-                       ": only vocabularies with all 256 bytes are supported");
-    }
-    vocabulary.bytes[byte] = found->second;
-  }
-  vocabulary.merges = read_merges(path, *merges, vocabulary);
-  return vocabulary;
-}
-
-namespace {
-
 using Json = nlohmann::json;
 
 /// Reads one file; every refusal names it.
@@ -284,28 +240,6 @@ class Reader {
   TokenizerJson read_;
 };
 
-}  // namespace
-
-TokenizerJson read_tokenizer_json(const std::string& path, std::string_view text) {
-  constexpr int kMaxDepth = 32;
-  const auto bounded = [&](int depth, Json::parse_event_t, Json&) {
-    if (depth > kMaxDepth)
-      throw Error(Failure::input, path + ": nested more than " + std::to_string(kMaxDepth) + " deep");
-    return true;
-  };
-  Json json;
-  try {
-    json = Json::parse(text, bounded);
-  } catch (const Json::parse_error& problem) {
-    throw Error(Failure::input, path + ": not JSON: wrong or cut off at byte " + std::to_string(problem.byte));
-  } catch (const Json::out_of_range&) {
-    throw Error(Failure::input, path + ": not JSON: a number that is too large");
-  }
-  return Reader(path, json).read();
-}
-
-namespace {
-
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* kEndOfText = "<|endoftext|>";
@@ -321,10 +255,6 @@ std::vector<std::string> visible_of(const std::vector<Merge>& merges) {
   }
   return visible;
 }
-
-}  // namespace
-
-namespace {
 
 /// ByteLevel, which cuts as GPT-2 does, or a Split before it.
 OrderedJson pre_tokenizer_json(const PublishedSplit& split, OrderedJson byte_level) {
@@ -372,6 +302,64 @@ std::string written(const std::vector<Merge>& merges, const PublishedSplit& spli
 }
 
 }  // namespace
+
+void add_token(const std::string& path, BpeVocabulary& vocabulary, const std::string& visible, std::int64_t id) {
+  if (visible.empty()) refuse(path, "id " + std::to_string(id) + " has an empty token");
+  if (id < 0 || id >= kMaxIds) {
+    refuse(path,
+           "token " + json_excerpt(visible) + ": its id is not a number from 0 to " + std::to_string(kMaxIds - 1));
+  }
+  const auto index = static_cast<std::size_t>(id);
+  if (index >= vocabulary.visible.size()) vocabulary.visible.resize(index + 1);
+  const auto [entry, is_new] = vocabulary.id_of.emplace(visible, static_cast<Token>(id));
+  if (entry->second != id) {
+    refuse(path, "token " + json_excerpt(visible) + " has two ids, " + std::to_string(entry->second) + " and " +
+                     std::to_string(id));
+  }
+  if (is_new && !vocabulary.visible[index].empty()) {
+    refuse(path, "id " + std::to_string(id) + " is given to " + json_excerpt(vocabulary.visible[index]) + " and " +
+                     json_excerpt(visible));
+  }
+  vocabulary.visible[index] = visible;
+}
+
+BpeVocabulary read_bpe_vocabulary(const std::string& path, const nlohmann::json& model) {
+  const auto vocab = model.find("vocab"), merges = model.find("merges");
+  if (vocab == model.end() || !vocab->is_object()) refuse(path, "no model.vocab");
+  if (merges == model.end() || !merges->is_array()) refuse(path, "no model.merges");
+  BpeVocabulary vocabulary;
+  vocabulary.id_of.reserve(vocab->size());
+  for (const auto& [visible, id] : vocab->items()) add_token(path, vocabulary, visible, id_from(id));
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    const std::string visible = to_visible(std::string(1, static_cast<char>(byte)));
+    const auto found = vocabulary.id_of.find(visible);
+    if (found == vocabulary.id_of.end()) {
+      refuse(path, "model.vocab has no token " + json_excerpt(visible) + ", byte " + std::to_string(byte) +
+                       ": only vocabularies with all 256 bytes are supported");
+    }
+    vocabulary.bytes[byte] = found->second;
+  }
+  vocabulary.merges = read_merges(path, *merges, vocabulary);
+  return vocabulary;
+}
+
+TokenizerJson read_tokenizer_json(const std::string& path, std::string_view text) {
+  constexpr int kMaxDepth = 32;
+  const auto bounded = [&](int depth, Json::parse_event_t, Json&) {
+    if (depth > kMaxDepth)
+      throw Error(Failure::input, path + ": nested more than " + std::to_string(kMaxDepth) + " deep");
+    return true;
+  };
+  Json json;
+  try {
+    json = Json::parse(text, bounded);
+  } catch (const Json::parse_error& problem) {
+    throw Error(Failure::input, path + ": not JSON: wrong or cut off at byte " + std::to_string(problem.byte));
+  } catch (const Json::out_of_range&) {
+    throw Error(Failure::input, path + ": not JSON: a number that is too large");
+  }
+  return Reader(path, json).read();
+}
 
 std::string tokenizer_json_of(const std::vector<Merge>& merges, const PublishedSplit& split) {
   return written(merges, split, kEndOfText);

@@ -15,12 +15,12 @@
 
 #include <kozero/core/random.hpp>
 #include <kozero/core/timing.hpp>
+#include <kozero/data/data_set.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/run/engine_on_ranks.hpp>
 #include <kozero/run/session.hpp>
 #include <kozero/train/checkpoint.hpp>
-#include <kozero/train/data_set.hpp>
 #include <kozero/train/settings.hpp>
 #include "io/posix/file.hpp"
 #include "io/posix/readable.hpp"
@@ -103,7 +103,9 @@ class CheckpointBench {
     for (const auto& group : groups) {
       for (const auto& shard : group.shards) fill_with_noise(shard.values);
     }
-    bytes_ = std::ssize(groups) * engine.parameters().num_parameters() * static_cast<std::int64_t>(sizeof(float));
+    const ParameterTable& table = engine.parameters();
+    bytes_ = (table.num_parameters() + (std::ssize(groups) - 1) * table.num_trainable()) *
+             static_cast<std::int64_t>(sizeof(float));
   }
 
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
@@ -202,9 +204,9 @@ void bench_checkpoint(const distributed::Environment& environment, const Argumen
   Session session(environment, [&](distributed::Communicator& comm) { return given.deck.read(comm); });
   const io::Deck& deck = session.deck();
   auto settings = distributed::agreed(
-      session.control(), [&] { return train::settings_of(deck, session.control().size(), train::vocab_of(deck), 0); });
+      session.control(), [&] { return train::settings_of(deck, session.control().size(), data::vocab_of(deck), 0); });
   settings.staged = true;
-  const run::EngineOnRanks on_ranks(session, settings, train::vocab_of(deck));
+  const run::EngineOnRanks on_ranks(session, settings, data::vocab_of(deck));
   on_ranks.engine().initialise(settings.seed);
   const std::string folder = io::without_trailing_slash(deck.run.dir) + "-bench";
   distributed::agreed(session.control(), [&] {

@@ -17,10 +17,10 @@
 #include <kozero/core/architecture.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/timing.hpp>
+#include <kozero/data/data_set.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/run/session.hpp>
-#include <kozero/train/data_set.hpp>
 #include <kozero/train/settings.hpp>
 #include "io/deck/schema.hpp"
 #include "kernels/matmul/matmul.hpp"
@@ -52,7 +52,7 @@ KernelShapes shapes_of(const train::Settings& settings) {
 }
 
 train::Settings settings_of(const io::Deck& deck, int num_ranks) {
-  const auto settings = train::settings_of(deck, num_ranks, train::vocab_of(deck), 0);
+  const auto settings = train::settings_of(deck, num_ranks, data::vocab_of(deck), 0);
   if (architecture(settings.model.arch).decoder) return settings;
   throw Error(Failure::deck,
               "bench kernels: model.arch = " + settings.model.arch + " has no kernels worth timing; accepted: " +

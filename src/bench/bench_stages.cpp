@@ -95,7 +95,7 @@ Cost cost_of(UnsavedRun& run) {
 }
 
 /// Makes the engine, and trains it for kFirstSteps steps and `steps` measured steps. Collective.
-Turn turn_of(Session& session, const io::Deck& deck, const train::DataSet& data, std::int64_t steps) {
+Turn turn_of(Session& session, const io::Deck& deck, const data::DataSet& data, std::int64_t steps) {
   using Clock = std::chrono::steady_clock;
   UnsavedRun run(session, deck, data);
   Turn turn;
@@ -120,7 +120,7 @@ Turn turn_of(Session& session, const io::Deck& deck, const train::DataSet& data,
 
 class StagesBench {
  public:
-  StagesBench(Session& session, const train::DataSet& data, std::int64_t steps)
+  StagesBench(Session& session, const data::DataSet& data, std::int64_t steps)
       : session_(session), data_(data), steps_(steps) {
     for (int stage = 0; stage < std::ssize(rows_); ++stage) rows_[static_cast<std::size_t>(stage)].stage = stage;
   }
@@ -152,7 +152,7 @@ class StagesBench {
   }
 
   Session& session_;
-  const train::DataSet& data_;
+  const data::DataSet& data_;
   std::int64_t steps_;
   std::optional<Trace> first_;
   std::array<Row, 4> rows_;
@@ -249,7 +249,7 @@ void bench_stages(const distributed::Environment& environment, const Arguments& 
   }
 
   Session session(environment, [&](distributed::Communicator& comm) { return given.read(comm); });
-  const train::DataSet data = open_data_of(session.deck(), session.control());
+  const data::DataSet data = open_data_of(session.deck(), session.control());
   const std::string backend = session.backend();
   StagesBench bench(session, data, steps);
   for (int round = 0; round < rounds; ++round) {

@@ -282,7 +282,7 @@ void bench_step(const distributed::Environment& environment, const Arguments& ar
 
   KernelProfile profile;
   Session session(environment, [&](distributed::Communicator& comm) { return given.deck.read(comm); });
-  const train::DataSet data = open_data_of(session.deck(), session.control());
+  const data::DataSet data = open_data_of(session.deck(), session.control());
   UnsavedRun run(session, session.deck(), data);
   const Measured measured = measure(run, profile, given.runs);
   if (!session.is_first_rank()) return;

@@ -107,7 +107,7 @@ void bench_tune(const distributed::Environment& environment, const Arguments& ar
   parser.parse(arguments);
 
   Session session(environment, [&](distributed::Communicator& comm) { return read_untuned(deck_arguments, comm); });
-  const train::DataSet data = open_data_of(session.deck(), session.control());
+  const data::DataSet data = open_data_of(session.deck(), session.control());
   UnsavedRun run(session, session.deck(), data);
   const auto products = tuned_in(run, rounds);
   const std::string text = agreed_file(products, session.control());

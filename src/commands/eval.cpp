@@ -9,15 +9,15 @@
 #include <kozero/commands/commands.hpp>
 #include <kozero/core/architecture.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/data/data_check.hpp>
+#include <kozero/data/data_set.hpp>
+#include <kozero/data/token_cache.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/program/arguments.hpp>
 #include <kozero/run/evaluation_text.hpp>
 #include <kozero/run/weights_source.hpp>
-#include <kozero/train/data_check.hpp>
-#include <kozero/train/data_set.hpp>
 #include <kozero/train/evaluation.hpp>
-#include "io/text/token_cache.hpp"
 
 namespace kozero::commands {
 
@@ -31,11 +31,13 @@ namespace {
 
 /// The keys that eval reads, besides the model's shape. It computes in f32, whatever precision trained the weights.
 const std::vector<std::string> kApplied = {
-    "data.text",    "data.tokens",         "data.tokenizer",    "data.cache",  "comm.",
-    "zero.stage",   "zero.prefetch_units", "train.micro_batch", "run.threads", "run.device",
-    "run.products", "run.tuning",          "run.deterministic"};
+    "data.text",  "data.source",  "data.tokens",         "data.tokenizer",    "data.cache",
+    "comm.",      "zero.stage",   "zero.prefetch_units", "train.micro_batch", "run.threads",
+    "run.device", "run.products", "run.tuning",          "run.deterministic"};
 
-bool gives_data(const DeckArguments& named) { return named.gives("data.text") || named.gives("data.tokens"); }
+bool gives_data(const DeckArguments& named) {
+  return named.gives("data.text") || named.gives("data.source") || named.gives("data.tokens");
+}
 
 [[noreturn]] void refuse(const std::string& text) { throw Error(Failure::deck, text, Error::Seen::by_all_ranks); }
 
@@ -48,19 +50,22 @@ io::Deck evaluated_deck(TrainedModel& trained, const DeckArguments& named) {
   if (own_data && source.deck.empty()) {
     refuse(source.path + ": no data come with it: give some, for example 'data.text=[\"FILE\"]'");
   }
-  if (!own_data) deck.data.val_fraction = 0.0;
+  if (!own_data) {
+    deck.data.val_fraction = 0.0;
+    for (auto& each : deck.data.source) each.repeat = 1;
+  }
   if (named.gives("data.tokenizer")) return deck;
   if (!source.tokenizer.empty()) deck.data.tokenizer = source.tokenizer;
-  if (source.tokenizer.empty()) deck.origins.erase("data.tokenizer");  // a resolved deck contains the default
-  if (source.tokenizer.empty() && !own_data && !deck.data.text.empty()) {
+  if (source.tokenizer.empty()) deck.origins.erase("data.tokenizer");  // a resolved deck writes the default down
+  if (source.tokenizer.empty() && !own_data && deck.data.has_text()) {
     refuse("no text without a tokenizer: " + source.no_tokenizer + ": give data.tokens, or data.tokenizer=FILE");
   }
   return deck;
 }
 
 /// A note that end-of-text tokens count in the loss; "" if the text has none.
-std::string remark_on(const train::DataSet& data, const io::Deck& deck) {
-  const Token separator = data.tokenizer == nullptr || deck.data.text.empty() ? -1 : data.tokenizer->end_of_text();
+std::string remark_on(const data::DataSet& data, const io::Deck& deck) {
+  const Token separator = data.tokenizer == nullptr || !deck.data.has_text() ? -1 : data.tokenizer->end_of_text();
   if (separator < 0) return "";
   return fmt::format("note         an end-of-text token (id {}) is put before each file of the text\n", separator);
 }
@@ -81,17 +86,17 @@ void eval(const distributed::Environment& environment, const Arguments& argument
   io::Deck deck = evaluated_deck(trained, named);
   distributed::Communicator& control = trained.session().control();
   // Not beside the weights, whose folder may be read-only.
-  if (!named.gives("data.cache")) deck.data.cache = distributed::from_first_rank(control, io::user_token_cache);
-  const train::DataSet data = train::open_data(deck, trained.settings().model.seq, control);
+  if (!named.gives("data.cache")) deck.data.cache = distributed::from_first_rank(control, data::user_token_cache);
+  const data::DataSet data = data::open_data(deck, trained.settings().model.seq, control);
   if (architecture(deck.model.arch).decoder) trained.accept_vocabulary(data.vocab);
-  const train::SampleSource* source = own_data ? data.validation.get() : data.train.get();
+  const data::SampleSource* source = own_data ? data.validation.get() : data.train.get();
   const auto& bytes_per_token = own_data ? data.validation_bytes_per_token : data.train_bytes_per_token;
   if (source == nullptr) {
     throw Error(Failure::deck, "the run kept no validation data: name some, for example 'data.text=[\"FILE\"]'",
                 Error::Seen::by_all_ranks);
   }
-  train::DataCheck({own_data ? data.validation_shards : data.train_shards}, control).finish(control);
-  const train::Evaluation result = train::evaluate(trained.engine(), *source, 0);
+  data::DataCheck({own_data ? data.validation_shards : data.train_shards}, control).finish(control);
+  const train::Evaluation result = train::evaluate(trained.evaluator(), *source, 0);
   if (environment.rank() != 0) return;
   std::cout << run::evaluation_line(result.loss, bytes_per_token, own_data ? "validation" : "given data") << ", "
             << result.tokens << " tokens\n"

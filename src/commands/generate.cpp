@@ -351,10 +351,11 @@ void generate(const distributed::Environment& environment, const Arguments& argu
 
   const std::int64_t sequences = std::min(given.batch, order.num_sequences());
   const std::int64_t positions = std::min(order.longest(), trained.settings().model.seq);
-  run::require_room_for(train::CachedGenerator::bytes(trained.engine(), sequences, positions),
+  run::require_room_for(train::CachedGenerator::bytes(trained.evaluator(), sequences, positions),
                         fmt::format("the cache for {} x {} tokens", sequences, positions), "lower --batch or --tokens",
                         trained.session());
-  train::CachedGenerator generator(trained.engine(), tokenizer->vocab_size(), sequences, positions, trained.ledger());
+  train::CachedGenerator generator(trained.evaluator(), tokenizer->vocab_size(), sequences, positions,
+                                   trained.ledger());
   const bool is_first = environment.rank() == 0;
   if (is_first) {
     std::cerr << note_on_long_prompts(order, trained.settings().model.seq)

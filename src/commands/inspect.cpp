@@ -29,6 +29,7 @@
 #include <kozero/train/settings.hpp>
 #include "io/checkpoint/checkpoint.hpp"
 #include "io/checkpoint/inspection.hpp"
+#include "io/checkpoint/tensor_groups.hpp"
 #include "io/deck/deck.hpp"
 #include "io/posix/file.hpp"
 #include "io/posix/readable.hpp"
@@ -77,8 +78,8 @@ std::vector<io::ListedTensor> by_deck(const io::Deck& deck) {
   std::vector<io::ListedTensor> tensors;
   for (const auto& group : groups) {
     const auto first = static_cast<std::ptrdiff_t>(tensors.size());
-    for (const auto& tensor : engine->parameters().tensors()) {
-      tensors.push_back({group + "/" + tensor.name, tensor.shape});
+    for (const auto& tensor : io::tensors_of(group.substr(1), engine->parameters())) {
+      tensors.push_back({"/" + tensor.name, tensor.shape});
     }
     std::sort(tensors.begin() + first, tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   }

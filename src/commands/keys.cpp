@@ -64,6 +64,12 @@ std::string lines_of(const std::vector<io::DeckRow>& rows) {
     text += program::option_lines(row.key, row.help);
     const std::string values = io::accepted_values(row) + " (default: " + io::default_of(row) + ")";
     text += std::string(kTextColumn, ' ') + program::folded(values, kTextColumn, kTextColumn) + "\n";
+    for (const auto& column : io::columns_in_words(row)) {
+      text += program::option_lines(column.key, column.help);
+      text += std::string(kTextColumn, ' ') +
+              program::folded(column.accepted + " (default: " + column.default_text + ")", kTextColumn, kTextColumn) +
+              "\n";
+    }
   }
   return text;
 }
@@ -76,6 +82,13 @@ nlohmann::ordered_json json_of(const std::vector<io::DeckRow>& rows) {
                     {"accepted", io::accepted_values(row)},
                     {"default", io::default_of(row)},
                     {"first", row.is_first}});
+    for (const auto& column : io::columns_in_words(row)) {
+      list.push_back({{"key", column.key},
+                      {"text", column.help},
+                      {"accepted", column.accepted},
+                      {"default", column.default_text},
+                      {"first", false}});
+    }
   }
   return {{"keys", list}};
 }

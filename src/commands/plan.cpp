@@ -13,6 +13,7 @@
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/host.hpp>
+#include <kozero/data/data_set.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/distributed/make_communicator.hpp>
@@ -21,7 +22,6 @@
 #include <kozero/program/arguments.hpp>
 #include <kozero/run/device_choice.hpp>
 #include <kozero/run/session.hpp>
-#include <kozero/train/data_set.hpp>
 #include "io/posix/readable.hpp"
 #include "io/posix/system_resources.hpp"
 #include "src/commands/plan_report.hpp"
@@ -149,7 +149,7 @@ plan::Rates rates_of(const PlannedRanks& ranks, const Question& question, const 
                      const plan::Speed& here) {
   const int threads =
       deck.run.threads > 0 ? static_cast<int>(deck.run.threads) : std::max(1, cores_here() / ranks.count);
-  const train::Settings settings = train::settings_of(deck, ranks.count, train::vocab_of(deck), 0);
+  const train::Settings settings = train::settings_of(deck, ranks.count, data::vocab_of(deck), 0);
   const plan::Rates rates = question.is_about_gpus() ? plan::published_rates(question.device, settings, ranks.count)
                                                      : plan::rates_at(here, settings, ranks.count, threads);
   const auto given = rates_in(question.rates);
@@ -200,7 +200,7 @@ std::string remarks_on_deck(const PlanReport& report, const Question& question) 
           "give --device: {}\n",
           ranks.count, io::readable_bytes(given), fmt::join(plan::published_gpus(), ", "));
     }
-    const std::int64_t granules = train::Granules({0, batch.global_batch}, batch.micro_batch).count();
+    const std::int64_t granules = data::Granules({0, batch.global_batch}, batch.micro_batch).count();
     if (granules >= ranks.count) continue;
     text += fmt::format("{} ranks: {} have no work, a step has {} micro-batches\n", ranks.count, ranks.count - granules,
                         granules);
@@ -226,7 +226,7 @@ void plan(const distributed::Environment& environment, const Arguments& argument
   for (const std::int64_t count : counts) {
     report.all.push_back(ranks_of(session, static_cast<int>(count), question.is_about_gpus()));
   }
-  const std::int64_t vocab = train::vocab_of(report.deck);
+  const std::int64_t vocab = data::vocab_of(report.deck);
   distributed::agreed(session.control(), [&] {
     for (PlannedRanks& ranks : report.all) {
       ranks.plans = plan::plans_of_all_stages(report.deck, ranks.backend, ranks.count, vocab);

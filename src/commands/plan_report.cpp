@@ -8,7 +8,7 @@
 #include <optional>
 
 #include <kozero/core/error.hpp>
-#include <kozero/train/data_set.hpp>
+#include <kozero/data/data_set.hpp>
 #include <kozero/train/settings.hpp>
 #include "io/posix/readable.hpp"
 #include "src/commands/plan_report.hpp"
@@ -23,15 +23,15 @@ std::string duration_text(double seconds) {
 namespace {
 
 std::vector<plan::Recomputed> plans_recomputed(const io::Deck& deck, const PlannedRanks& ranks) {
-  return plan::plans_recomputed(deck, ranks.backend, ranks.count, train::vocab_of(deck));
+  return plan::plans_recomputed(deck, ranks.backend, ranks.count, data::vocab_of(deck));
 }
 
 std::vector<plan::Alternative> alternatives(const io::Deck& deck, const PlannedRanks& ranks) {
-  return plan::alternatives(deck, ranks.backend, ranks.count, train::vocab_of(deck));
+  return plan::alternatives(deck, ranks.backend, ranks.count, data::vocab_of(deck));
 }
 
 plan::StepTime time_of(const io::Deck& deck, const plan::MemoryPlan& plan, const plan::Rates& rates) {
-  return plan::step_time(train::settings_of(deck, plan.num_ranks, train::vocab_of(deck), 0), plan, rates);
+  return plan::step_time(train::settings_of(deck, plan.num_ranks, data::vocab_of(deck), 0), plan, rates);
 }
 
 io::Deck in_stage(io::Deck deck, int stage) {
@@ -65,7 +65,7 @@ std::string totals_of(const io::Deck& deck, const std::vector<PlannedRanks>& all
   for (int stage = 0; stage <= 3; ++stage) text += fmt::format("{:>14} ", fmt::format("stage {}", stage));
   text += "\n";
   for (const PlannedRanks& ranks : all) {
-    text += plan::totals_of(deck, ranks.backend, ranks.count, train::vocab_of(deck), ranks.room, unit);
+    text += plan::totals_of(deck, ranks.backend, ranks.count, data::vocab_of(deck), ranks.room, unit);
   }
   text += "\n";
   for (const PlannedRanks& ranks : all) {
@@ -94,7 +94,7 @@ std::vector<std::string> overrides_of(const std::vector<plan::Change>& changes,
 }
 
 std::optional<plan::Fit> fit_of(const io::Deck& deck, const PlannedRanks& ranks) {
-  return plan::first_fit(deck, ranks.backend, ranks.count, train::vocab_of(deck), ranks.room);
+  return plan::first_fit(deck, ranks.backend, ranks.count, data::vocab_of(deck), ranks.room);
 }
 
 /// A fit in another stage.
@@ -109,7 +109,7 @@ std::optional<Faster> faster_stage(const plan::Fit& fit, const PlannedRanks& ran
   constexpr double kWorthIt = 0.95;
   double least = kWorthIt * time_of(fit.deck, fit.plan, ranks.rates).total();
   std::optional<Faster> best;
-  for (const auto& plan : plan::plans_of_all_stages(fit.deck, ranks.backend, ranks.count, train::vocab_of(fit.deck))) {
+  for (const auto& plan : plan::plans_of_all_stages(fit.deck, ranks.backend, ranks.count, data::vocab_of(fit.deck))) {
     if (!plan.needed().fit(ranks.room)) continue;
     const io::Deck deck = in_stage(fit.deck, plan.stage);
     const double seconds = time_of(deck, plan, ranks.rates).total();
@@ -161,10 +161,10 @@ std::string advice_for(const PlannedRanks& ranks, const io::Deck& deck, const st
   if (fit->in_groups) {
     const plan::MemoryPlan& groups = *fit->in_groups;
     io::Deck grouped = fit->deck;
-    grouped.zero.shard_group = std::to_string(groups.ranks_a_group);
+    grouped.zero.shard_group = std::int64_t{groups.ranks_per_group};
     text += fmt::format("\n{}sends {} per step between groups in place of {} with {} ({})", who,
                         io::readable_bytes(groups.sent.across),
-                        io::readable_bytes(plan::sent_beyond(fit->plan, groups.ranks_a_group)),
+                        io::readable_bytes(plan::sent_beyond(fit->plan, groups.ranks_per_group)),
                         fmt::join(overrides_of(plan::changes_between(deck, grouped), dropped), " "),
                         io::readable_bytes(groups.needed().device));
   }
@@ -223,17 +223,17 @@ nlohmann::ordered_json stages_of(const std::vector<plan::MemoryPlan>& plans, con
   nlohmann::ordered_json stages = nlohmann::ordered_json::array();
   for (std::size_t s = 0; s < plans.size(); ++s) {
     const plan::MemoryPlan& plan = plans[s];
-    nlohmann::ordered_json stage = {
-        {"stage", plan.stage},
-        {"ranks", plan.num_ranks},
-        {"total", plan.total()},
-        {"device", plan.needed().device},
-        {"host", plan.needed().host},
-        {"sent", plan.sent.all},
-        {"sent_across_groups", plan.sent.across},
-        {"ranks_a_group", plan.ranks_a_group},
-        {"seconds", json_of(times[s])},
-        {"formula", plan::model_state_bytes(plan.precision, plan.stage, plan.num_parameters, plan.ranks_a_group)}};
+    nlohmann::ordered_json stage = {{"stage", plan.stage},
+                                    {"ranks", plan.num_ranks},
+                                    {"total", plan.total()},
+                                    {"device", plan.needed().device},
+                                    {"host", plan.needed().host},
+                                    {"sent", plan.sent.all},
+                                    {"sent_across_groups", plan.sent.across},
+                                    {"ranks_per_group", plan.ranks_per_group},
+                                    {"seconds", json_of(times[s])},
+                                    {"formula", plan::model_state_bytes(plan.precision, plan.stage, plan.num_parameters,
+                                                                        plan.num_trainable, plan.ranks_per_group)}};
     for (std::size_t i = 0; i < kMemoryNames.size(); ++i) stage[std::string(kMemoryNames[i])] = plan.bytes[i];
     stages.push_back(stage);
   }
@@ -251,7 +251,7 @@ nlohmann::ordered_json fit_json(const PlannedRanks& ranks, const io::Deck& deck,
     one["host"] = fit->plan.needed().host;
     if (ranks.room.device > 0) one["spare"] = ranks.room.device - fit->plan.needed().device;
     one["largest_micro_batch"] = fit->largest_micro_batch;
-    if (fit->in_groups) one["shard_group"] = fit->in_groups->ranks_a_group;
+    if (fit->in_groups) one["shard_group"] = fit->in_groups->ranks_per_group;
     one["disk"] = fit->plan.of(Memory::disk);
     one["seconds"] = time_of(fit->deck, fit->plan, ranks.rates).total();
     if (const auto faster = faster_stage(*fit, ranks)) {
@@ -275,6 +275,20 @@ nlohmann::ordered_json fit_json(const PlannedRanks& ranks, const io::Deck& deck,
   return one;
 }
 
+/// What optim.freeze saves; "" if every tensor is trained.
+std::string frozen_text(const io::Deck& deck, const PlannedRanks& ranks) {
+  const plan::MemoryPlan& plan = ranks.plans.at(static_cast<std::size_t>(deck.zero.stage));
+  if (plan.num_trainable == plan.num_parameters) return "";
+  io::Deck unfrozen = deck;
+  unfrozen.optim.freeze.clear();
+  const auto without = plan::plans_of_all_stages(unfrozen, ranks.backend, ranks.count, data::vocab_of(deck));
+  const std::int64_t total = without.at(static_cast<std::size_t>(deck.zero.stage)).total();
+  const plan::SizeUnit unit = plan::unit_of(ranks.plans);
+  return fmt::format("optim.freeze leaves {} parameters to train and saves {:.{}f} {} in stage {}\n\n",
+                     plan.num_trainable, static_cast<double>(total - plan.total()) / unit.bytes, unit.digits, unit.name,
+                     deck.zero.stage);
+}
+
 }  // namespace
 
 std::string PlanReport::tables() const {
@@ -282,7 +296,8 @@ std::string PlanReport::tables() const {
   const PlannedRanks& ranks = all[0];
   return fmt::format("{}: {} parameters on {} rank{}; the deck asks for stage {}\n\n", escaped(deck.source),
                      ranks.plans.front().num_parameters, ranks.count, ranks.count == 1 ? "" : "s", deck.zero.stage) +
-         plan::table_of(ranks.plans, ranks.room) + plan::table_of(plans_recomputed(deck, ranks), ranks.plans) + "\n" +
+         frozen_text(deck, ranks) + plan::table_of(ranks.plans, ranks.room) +
+         plan::table_of(plans_recomputed(deck, ranks), ranks.plans) + "\n" +
          table_of(times_of(deck, ranks.plans, ranks.rates), ranks.rates) + alternatives_of(deck, ranks);
 }
 
@@ -294,6 +309,7 @@ std::string PlanReport::advice() const {
 
 nlohmann::ordered_json PlanReport::json() const {
   nlohmann::ordered_json json = {{"parameters", all[0].plans.front().num_parameters},
+                                 {"trained", all[0].plans.front().num_trainable},
                                  {"precision", name_of(all[0].plans.front().precision)},
                                  {"backend", all[0].backend},
                                  {"stages", nlohmann::ordered_json::array()},
@@ -303,7 +319,7 @@ nlohmann::ordered_json PlanReport::json() const {
     json["rates"] = ranks.rates.source;
     const auto add = [&](const char* list, const io::Deck& planned, const std::vector<plan::MemoryPlan>& of_stages) {
       for (auto& stage : stages_of(of_stages, times_of(planned, of_stages, ranks.rates))) {
-        stage["recompute"] = planned.train.recompute;
+        stage["recompute"] = planned.train.recompute.text();
         json[list].push_back(stage);
       }
     };

@@ -6,8 +6,8 @@
 
 #include <kozero/commands/commands.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/data/prepare.hpp>
 #include <kozero/program/arguments.hpp>
-#include "io/text/prepare.hpp"
 
 namespace kozero::commands {
 
@@ -16,7 +16,7 @@ using program::OptionParser;
 void prepare(const distributed::Environment& environment, const Arguments& arguments) {
   OptionParser parser("prepare");
   std::vector<std::string> paths;
-  io::PrepareOrder order;
+  data::PrepareOrder order;
   parser.add("paths", paths).required().at_least_values(2);
   parser.add("--tokenizer", order.tokenizer, "bytes, bpe:N (N ids learned from the text), or a tokenizer's file")
       .type_name("NAME");
@@ -27,12 +27,12 @@ void prepare(const distributed::Environment& environment, const Arguments& argum
   }
   order.folder = paths.back();
   order.text.assign(paths.begin(), paths.end() - 1);
-  const io::PreparedTokens made = io::prepare(order);
+  const data::PreparedTokens made = data::prepare(order);
   std::cout << fmt::format("{}{}: {} training and {} validation tokens ({}, vocabulary {}) in {} shards\n",
                            escaped(order.folder), made.reused ? " (already made)" : "", made.train.tokens,
                            made.val.tokens, made.tokenizer, made.vocab,
                            made.train.files.size() + made.val.files.size());
-  for (const auto& note : io::notes_on(order, made)) std::cout << "note: " << escaped(note) << "\n";
+  for (const auto& note : data::notes_on(order, made)) std::cout << "note: " << escaped(note) << "\n";
 }
 
 }  // namespace kozero::commands

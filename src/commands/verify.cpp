@@ -35,7 +35,7 @@ namespace {
 /// The ranks, groups, threads, stage and back end that computed the steps.
 struct Layout {
   int ranks = 1;
-  int ranks_a_group = 1;
+  int ranks_per_group = 1;
   int stage = 0;
   std::string backend;
   int threads = 1;  ///< per rank
@@ -43,8 +43,8 @@ struct Layout {
 
 /// "4", or "2x2": 2 groups of 2.
 std::string ranks_of(const Layout& layout) {
-  if (layout.ranks_a_group == layout.ranks) return std::to_string(layout.ranks);
-  return fmt::format("{}x{}", layout.ranks / layout.ranks_a_group, layout.ranks_a_group);
+  if (layout.ranks_per_group == layout.ranks) return std::to_string(layout.ranks);
+  return fmt::format("{}x{}", layout.ranks / layout.ranks_per_group, layout.ranks_per_group);
 }
 
 std::string row_of(const Layout& layout, const Trace& trace, const std::string& differs) {
@@ -59,7 +59,7 @@ std::string threads_text(int threads) { return fmt::format("{} thread{}", thread
 class Verification {
  public:
   /// `reference`: on rank 0 the trace of an earlier process, if any.
-  Verification(const train::DataSet& data, std::int64_t steps, int threads, std::optional<Trace> reference)
+  Verification(const data::DataSet& data, std::int64_t steps, int threads, std::optional<Trace> reference)
       : data_(data), steps_(steps), threads_(threads), first_(std::move(reference)) {}
 
   /// Computes the steps on the group's ranks and prints a row. Collective over the group.
@@ -74,7 +74,7 @@ class Verification {
   void keep_weights(Trace& trace, train::Engine& engine) const;
   std::string difference_from_first(const Trace& trace, train::Engine& engine, distributed::Communicator& comm) const;
 
-  const train::DataSet& data_;
+  const data::DataSet& data_;
   std::int64_t steps_;
   int threads_;
   std::optional<Trace> first_;
@@ -127,7 +127,7 @@ void Verification::add(Session& group, const io::Deck& deck, int threads) {
   distributed::Communicator& comm = group.control();
   UnsavedRun run(group, deck, data_);
   const Layout layout{.ranks = comm.size(),
-                      .ranks_a_group = run.settings().ranks_a_group,
+                      .ranks_per_group = run.settings().ranks_per_group,
                       .stage = static_cast<int>(deck.zero.stage),
                       .backend = group.backend(),
                       .threads = threads};
@@ -189,17 +189,17 @@ std::vector<std::string> back_ends(const VerifyOptions& options, int ranks,
 }
 
 /// zero.shard_group's values: the deck's, and with --all the largest group that is not all ranks.
-std::vector<std::string> groups_of(const VerifyOptions& options, int ranks, const io::Deck& deck) {
-  std::vector<std::string> groups = {deck.zero.shard_group};
+std::vector<io::WordOrNumber> groups_of(const VerifyOptions& options, int ranks, const io::Deck& deck) {
+  std::vector<io::WordOrNumber> groups = {deck.zero.shard_group};
   if (!options.all || deck.zero.shard_group != "all") return groups;
   for (int group = ranks / 2; group > 0 && groups.size() == 1; --group) {
-    if (ranks % group == 0) groups.push_back(std::to_string(group));
+    if (ranks % group == 0) groups.emplace_back(std::int64_t{group});
   }
   return groups;
 }
 
 /// Rank 0's trace; nullopt on other ranks, or without a file. Throws Error(input), seen by all ranks.
-std::optional<Trace> reference_of(const VerifyOptions& options, const io::Deck& deck, const train::DataSet& data,
+std::optional<Trace> reference_of(const VerifyOptions& options, const io::Deck& deck, const data::DataSet& data,
                                   distributed::Communicator& comm) {
   return distributed::agreed(comm, [&]() -> std::optional<Trace> {
     if (options.reference.empty() || comm.rank() != 0 || !io::is_there(options.reference)) return std::nullopt;
@@ -286,11 +286,11 @@ void verify(const distributed::Environment& environment, const Arguments& argume
   io::Deck deck = session.deck();
   deck.zero.accumulation = "ordered";
   const auto counts = rank_counts(options, deck, environment, session, arguments);
-  const train::DataSet data = run::open_data_of(deck, comm);
+  const data::DataSet data = run::open_data_of(deck, comm);
   std::optional<Trace> reference = reference_of(options, deck, data, comm);
   const bool has_reference = reference.has_value();
   const auto settings = distributed::agreed(comm, [&] {
-    for (const std::int64_t count : counts) train::ranks_a_group(deck, static_cast<int>(count));
+    for (const std::int64_t count : counts) train::ranks_per_group(deck, static_cast<int>(count));
     return train::settings_of(deck, static_cast<int>(counts.back()), data.vocab, data.train->num_samples());
   });
   const int threads = session.runtime().threads();
@@ -305,7 +305,7 @@ void verify(const distributed::Environment& environment, const Arguments& argume
       if (!ranks.contain_me()) return;
       for (const std::string& name : back_ends(options, static_cast<int>(count), environment)) {
         Session group(session, ranks, name);
-        for (const std::string& shard_group : groups_of(options, static_cast<int>(count), session.deck())) {
+        for (const io::WordOrNumber& shard_group : groups_of(options, static_cast<int>(count), session.deck())) {
           deck.zero.shard_group = shard_group;
           for (deck.zero.stage = 0; deck.zero.stage <= 3; ++deck.zero.stage) {
             if (deck.zero.stage == 0 && shard_group != session.deck().zero.shard_group) continue;  // nothing is sharded

@@ -72,9 +72,20 @@ int ParameterTable::place(Parameter parameter, bool align) {
   parameter.offset = align ? aligned(end) : end;
   const std::int64_t extent = parameter.offset + parameter.extent() + parameter.pad;
   const std::int64_t multiple = unit_multiple(extent);
+  unit.trainable = (previous != nullptr && unit.trainable) || parameter.trainable;
   unit.extent = (extent + multiple - 1) / multiple * multiple;
   rows_.push_back(std::move(parameter));
   return static_cast<int>(rows_.size()) - 1;
+}
+
+void ParameterTable::freeze(int tensor) {
+  for (Parameter& row : rows_) {
+    if (row.tensor == tensor) row.trainable = false;
+  }
+  for (int unit = 0; unit < num_units(); ++unit) {
+    units_[static_cast<std::size_t>(unit)].trainable =
+        is_trainable(unit, 0, units_[static_cast<std::size_t>(unit)].extent);
+  }
 }
 
 std::span<const Parameter> ParameterTable::rows_of(int unit) const {
@@ -109,6 +120,33 @@ std::int64_t ParameterTable::num_parameters() const {
   return sum;
 }
 
+bool ParameterTable::is_trainable(int unit, std::int64_t begin, std::int64_t extent) const {
+  return std::ranges::any_of(
+      rows_of(unit), [&](const Parameter& row) { return row.trainable && row.part_in(begin, extent).extent > 0; });
+}
+
+std::int64_t ParameterTable::num_trainable() const {
+  std::int64_t sum = 0;
+  for (const Parameter& row : rows_) sum += row.trainable ? row.extent() : 0;
+  return sum;
+}
+
+int ParameterTable::first_trainable_unit() const {
+  return static_cast<int>(std::ranges::find(units_, true, &Unit::trainable) - units_.begin());
+}
+
+ParameterTable ParameterTable::without_frozen_units() const {
+  ParameterTable table = *this;
+  std::int64_t offset = 0;
+  for (Unit& unit : table.units_) {
+    if (!unit.trainable) unit.extent = 0;
+    unit.offset = offset;
+    offset += unit.extent;
+  }
+  std::erase_if(table.rows_, [&](const Parameter& row) { return !unit(row.unit).trainable; });
+  return table;
+}
+
 ShardLayout::ShardLayout(const ParameterTable& table, int num_ranks, int rank) {
   for (int unit = 0; unit < table.num_units(); ++unit) {
     const Partition& partition = partitions_.emplace_back(table.unit(unit).extent, num_ranks);
@@ -120,9 +158,10 @@ ShardLayout::ShardLayout(const ParameterTable& table, int num_ranks, int rank) {
 SlotBuffers::SlotBuffers(const ParameterTable& table, int ahead, int held)
     : of_unit_(static_cast<std::size_t>(table.num_units())) {
   for (int slot = 0; slot < table.num_slots(); ++slot) {
-    const auto units = units_in(table, slot);
+    auto units = units_in(table, slot);
     const int together = (slot == kBlockSlot ? held : 1) + ahead;
     const std::size_t wanted = are_consecutive(units) ? static_cast<std::size_t>(together) : 1;
+    std::erase_if(units, [&](int unit) { return table.unit(unit).extent == 0; });
     const std::size_t count = std::min(wanted, units.size());
     for (std::size_t i = 0; i < units.size(); ++i) {
       of_unit_[static_cast<std::size_t>(units[i])] = buffers_.size() + i % count;

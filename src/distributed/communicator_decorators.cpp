@@ -139,12 +139,12 @@ void CollectiveCounts::forgo_waits() {
   for (CollectiveCount& row : rows_) row.waited = std::nullopt;
 }
 
-CountedCommunicator::CountedCommunicator(std::unique_ptr<Communicator> inner, int ranks_a_group,
+CountedCommunicator::CountedCommunicator(std::unique_ptr<Communicator> inner, int ranks_per_group,
                                          std::shared_ptr<CollectiveCounts> counts)
     : CommunicatorDecorator(std::move(inner)),
       counts_(std::move(counts)),
-      ranks_a_group_(ranks_a_group > 0 ? ranks_a_group : size()),
-      first_of_group_(rank() / ranks_a_group_ * ranks_a_group_) {
+      ranks_per_group_(ranks_per_group > 0 ? ranks_per_group : size()),
+      first_of_group_(rank() / ranks_per_group_ * ranks_per_group_) {
   if (!this->inner().waited_s()) counts_->forgo_waits();
 }
 
@@ -157,7 +157,7 @@ Pending CountedCommunicator::start_reduce_scatter(const float* full, float* shar
     ++mine.calls;
     return pending;
   }
-  const std::int64_t of_group = partition.begin(first_of_group_ + ranks_a_group_) - partition.begin(first_of_group_);
+  const std::int64_t of_group = partition.begin(first_of_group_ + ranks_per_group_) - partition.begin(first_of_group_);
   count(mine, partition.extent() - partition.size(rank()), partition.extent() - of_group, sizeof(float));
   return pending;
 }
@@ -168,7 +168,7 @@ Pending CountedCommunicator::start_all_gather(const void* shard, void* full, con
   const Stopwatch watch(mine, inner());
   const Pending pending = inner().start_all_gather(shard, full, partition, element_size);
   const std::int64_t own = partition.size(rank());
-  count(mine, own * (size() - 1), own * (size() - ranks_a_group_), element_size);
+  count(mine, own * (size() - 1), own * (size() - ranks_per_group_), element_size);
   return pending;
 }
 

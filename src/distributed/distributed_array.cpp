@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // distributed_array.cpp: the memory of an array's units, and the collectives between each pair of placements.
+#include <numeric>
 #include <type_traits>
 #include <utility>
 
@@ -207,15 +208,18 @@ Transfer<T> redistribute(const DistributedArray<T>& source, const DistributedArr
 
 template <class T>
 void redistribute(const DistributedArray<T>& source, const DistributedArray<T>& destination) {
-  redistribute_first(source, destination, source.num_units());
+  std::vector<int> units(static_cast<std::size_t>(source.num_units()));
+  std::iota(units.begin(), units.end(), 0);
+  redistribute_units(source, destination, units);
 }
 
 template <class T>
-void redistribute_first(const DistributedArray<T>& source, const DistributedArray<T>& destination, int num_units) {
+void redistribute_units(const DistributedArray<T>& source, const DistributedArray<T>& destination,
+                        const std::vector<int>& units) {
   std::vector<Transfer<T>> started;
-  for (int unit = 0; unit < num_units; ++unit) {
+  for (const int unit : units) {
     started.push_back(redistribute(source, destination, unit));
-    if (unit > 0) started[static_cast<std::size_t>(unit) - 1].wait();
+    if (started.size() > 1) started[started.size() - 2].wait();
   }
   if (!started.empty()) started.back().wait();
   for (auto& transfer : started) transfer.wait_until_reusable();
@@ -226,7 +230,7 @@ void redistribute_first(const DistributedArray<T>& source, const DistributedArra
   template class Transfer<T>;                                                                           \
   template Transfer<T> redistribute(const DistributedArray<T>&, const DistributedArray<T>&, int, Fold); \
   template void redistribute(const DistributedArray<T>&, const DistributedArray<T>&);                   \
-  template void redistribute_first(const DistributedArray<T>&, const DistributedArray<T>&, int);
+  template void redistribute_units(const DistributedArray<T>&, const DistributedArray<T>&, const std::vector<int>&);
 KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::distributed

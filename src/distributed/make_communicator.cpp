@@ -121,11 +121,11 @@ CommunicatorOptions options_of_group(CommunicatorOptions options, const std::str
   return options;
 }
 
-/// Options for the replicas' communicator, whose ranks are `ranks_a_group` apart. It only gathers too.
+/// Options for the replicas' communicator, whose ranks are `ranks_per_group` apart. It only gathers too.
 CommunicatorOptions options_of_replicas(const CommunicatorOptions& options, const std::string& backend,
-                                        int ranks_a_group) {
+                                        int ranks_per_group) {
   CommunicatorOptions of_axis = options_of_group(options, backend);
-  if (of_axis.ranks_per_node > 0) of_axis.ranks_per_node = std::max(of_axis.ranks_per_node / ranks_a_group, 1);
+  if (of_axis.ranks_per_node > 0) of_axis.ranks_per_node = std::max(of_axis.ranks_per_node / ranks_per_group, 1);
   return of_axis;
 }
 
@@ -188,42 +188,42 @@ std::unique_ptr<Communicator> make_planned_communicator(const std::string& backe
   return std::make_unique<PlannedCommunicator>(rank, size);
 }
 
-MeshCommunicators make_mesh(const std::string& backend, const Ranks& ranks, int ranks_a_group, MemoryLedger& ledger,
+MeshCommunicators make_mesh(const std::string& backend, const Ranks& ranks, int ranks_per_group, MemoryLedger& ledger,
                             const CommunicatorOptions& options) {
-  const bool has_groups = ranks_a_group > 0 && ranks_a_group < ranks.size();
+  const bool has_groups = ranks_per_group > 0 && ranks_per_group < ranks.size();
   MeshCommunicators mesh;
   const auto counted = [&](std::unique_ptr<Communicator> comm, int of_group) {
     return std::make_unique<CountedCommunicator>(std::move(comm), of_group, mesh.counts);
   };
-  mesh.all = counted(make_communicator(backend, ranks, ledger, options), has_groups ? ranks_a_group : 0);
+  mesh.all = counted(make_communicator(backend, ranks, ledger, options), has_groups ? ranks_per_group : 0);
   if (!has_groups) return mesh;
-  require(ranks.size() % ranks_a_group == 0, "make_mesh: the ranks are no whole number of groups");
+  require(ranks.size() % ranks_per_group == 0, "make_mesh: the ranks are no whole number of groups");
   const std::string name = mesh.all->name();
   // An axis may fail on some ranks only: all ranks agree on the outcome.
-  const RanksOfColor group(ranks, ranks.rank() / ranks_a_group);
+  const RanksOfColor group(ranks, ranks.rank() / ranks_per_group);
   agreed(*mesh.all, [&] {
-    const std::string of_group = backend_on(ranks_a_group, name);
+    const std::string of_group = backend_on(ranks_per_group, name);
     mesh.group = counted(make_communicator(of_group, group.ranks(), ledger, options_of_group(options, of_group)), 0);
   });
-  const RanksOfColor replicas(ranks, ranks.rank() % ranks_a_group);
+  const RanksOfColor replicas(ranks, ranks.rank() % ranks_per_group);
   agreed(*mesh.all, [&] {
-    const CommunicatorOptions of_axis = options_of_replicas(options, name, ranks_a_group);
+    const CommunicatorOptions of_axis = options_of_replicas(options, name, ranks_per_group);
     mesh.replicas = counted(make_communicator(name, replicas.ranks(), ledger, of_axis), 1);
   });
   return mesh;
 }
 
-MeshCommunicators make_planned_mesh(const std::string& backend, int size, int ranks_a_group, MemoryLedger& ledger,
+MeshCommunicators make_planned_mesh(const std::string& backend, int size, int ranks_per_group, MemoryLedger& ledger,
                                     const CommunicatorOptions& options) {
-  const bool has_groups = ranks_a_group > 0 && ranks_a_group < size;
+  const bool has_groups = ranks_per_group > 0 && ranks_per_group < size;
   const auto planned = [&](int ranks, const CommunicatorOptions& of_axis) {
     return make_planned_communicator(backend_on(ranks, backend), 0, ranks, ledger, of_axis);
   };
   MeshCommunicators mesh{.all = planned(size, options), .group = {}, .replicas = {}};
   if (!has_groups) return mesh;
   const std::string name = backend == "auto" ? assumed_backend(size) : backend;
-  mesh.group = planned(ranks_a_group, options_of_group(options, name));
-  mesh.replicas = planned(size / ranks_a_group, options_of_replicas(options, name, ranks_a_group));
+  mesh.group = planned(ranks_per_group, options_of_group(options, name));
+  mesh.replicas = planned(size / ranks_per_group, options_of_replicas(options, name, ranks_per_group));
   return mesh;
 }
 

@@ -21,33 +21,6 @@ namespace {
                                  (nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?"));
 }
 
-}  // namespace
-
-Config with_preset(Config config, const std::string& preset) {
-  const Preset* found = find_preset(preset);
-  if (found == nullptr) refuse_name("preset", preset, preset_names());
-  config.layers = found->layers;
-  config.dim = found->dim;
-  config.heads = found->heads;
-  config.kv_heads = found->kv_heads;
-  config.head_dim = found->head_dim;
-  config.ffn = found->ffn;
-  config.seq = found->seq;
-  if (found->is_for_any_arch()) return config;
-
-  const PresetFamily& family = found->family;
-  config.arch = family.arch;
-  config.vocab = family.vocab;
-  config.tie_embeddings = family.tie_embeddings;
-  config.rope_theta = family.rope_theta;
-  config.norm_eps = family.norm_eps;
-  config.rope_scaling = {};
-  config.rope_scaling.factor = family.rope_factor;
-  return config;
-}
-
-namespace {
-
 constexpr std::int64_t kMostTokens = (std::int64_t{1} << 31) - 1;  // token ids are 32-bit
 constexpr std::int64_t kMostChannels = std::int64_t{1} << 24;      // a product of two extents stays far below 2^63
 
@@ -85,6 +58,29 @@ void accept_numbers(const Config& config) {
 }
 
 }  // namespace
+
+Config with_preset(Config config, const std::string& preset) {
+  const Preset* found = find_preset(preset);
+  if (found == nullptr) refuse_name("preset", preset, preset_names());
+  config.layers = found->layers;
+  config.dim = found->dim;
+  config.heads = found->heads;
+  config.kv_heads = found->kv_heads;
+  config.head_dim = found->head_dim;
+  config.ffn = found->ffn;
+  config.seq = found->seq;
+  if (found->is_for_any_arch()) return config;
+
+  const PresetFamily& family = found->family;
+  config.arch = family.arch;
+  config.vocab = family.vocab;
+  config.tie_embeddings = family.tie_embeddings;
+  config.rope_theta = family.rope_theta;
+  config.norm_eps = family.norm_eps;
+  config.rope_scaling = {};
+  config.rope_scaling.factor = family.rope_factor;
+  return config;
+}
 
 Config resolved(Config config) {
   const Architecture* named = find_architecture(config.arch);

@@ -12,6 +12,7 @@
 #include "kernels/ops/dropout.hpp"
 #include "kernels/ops/embedding.hpp"
 #include "src/model/decoder.hpp"
+#include "src/model/frozen_tensors.hpp"
 
 namespace kozero::model {
 
@@ -65,24 +66,28 @@ void Embedding<Scalar>::decode(ParameterAccess<Scalar>& access, const Pass& pass
 }
 
 template <class Scalar>
-void Embedding<Scalar>::backward(ParameterAccess<Scalar>& access, const Pass& pass, Matrix<Scalar> dx,
-                                 Vector<const Token> tokens) const {
+void Embedding<Scalar>::backward(ParameterAccess<Scalar>& access, const ParameterTable& table, const Pass& pass,
+                                 Matrix<Scalar> dx, Vector<const Token> tokens) const {
   if (pass.dropout > 0.0F) {
     kernels::dropout(pass.space, dx, pass.sample_ids, pass.positions, pass.dropout, dropout_stream_);
   }
   const Matrix<const Scalar> arrived = dx;
-  const auto add_positions = [&](Vector<float> gradient) {
-    kernels::position_backward(pass.space, positions_->matrix.in(gradient), arrived, pass.positions);
+  const auto add_positions = [&](const GradientViews& gradients) {
+    if (!gradients.wants(positions_->matrix)) return;
+    kernels::position_backward(pass.space, gradients[positions_->matrix], arrived, pass.positions);
   };
   const int of_positions = positions_ ? positions_->unit : -1;
   for (const VocabularyBlock& block : tokens_) {
-    const auto gradient = sums_lookups_apart_ ? access.lookup_gradient(block.unit) : access.gradient(block.unit);
-    kernels::embedding_backward(pass.space, block.matrix.in(gradient.values), arrived, tokens, block.first);
-    if (block.unit == of_positions) add_positions(gradient.values);
+    const GradientViews gradients(
+        table, block.unit, sums_lookups_apart_ ? access.lookup_gradient(block.unit) : access.gradient(block.unit));
+    if (gradients.wants(block.matrix)) {
+      kernels::embedding_backward(pass.space, gradients[block.matrix], arrived, tokens, block.first);
+    }
+    if (block.unit == of_positions) add_positions(gradients);
     sums_lookups_apart_ ? access.lookup_gradient_ready(block.unit) : access.gradient_ready(block.unit);
   }
   if (!positions_ || of_positions == tokens_.back().unit) return;
-  add_positions(access.gradient(of_positions).values);
+  add_positions(GradientViews(table, of_positions, access.gradient(of_positions)));
   access.gradient_ready(of_positions);
 }
 
@@ -99,13 +104,15 @@ void open_unit_of_block(ParameterTable& table, const Config& config, std::int64_
 
 template <class Scalar>
 Decoder<Scalar>::Decoder(DecoderParts<Scalar> parts)
-    : parts_(std::move(parts)), held_((parts_.blocks.size() + blocks_in_unit() - 1) / blocks_in_unit()) {}
+    : parts_(std::move(parts)), held_((parts_.blocks.size() + blocks_in_unit() - 1) / blocks_in_unit()) {
+  freeze_tensors(parts_.table, parts_.config);
+}
 
 template <class Scalar>
-Vector<const Scalar> Decoder<Scalar>::acquire_block(ParameterAccess<Scalar>& access, std::size_t layer) {
+WeightViews<Scalar> Decoder<Scalar>::acquire_block(ParameterAccess<Scalar>& access, std::size_t layer) {
   Vector<const Scalar>& weights = held_[layer / blocks_in_unit()];
   if (weights.data() == nullptr) weights = access.acquire(unit_of_block(layer));
-  return weights;
+  return WeightViews<Scalar>(weights);
 }
 
 template <class Scalar>
@@ -152,7 +159,7 @@ void Decoder<Scalar>::forward_backward(ParameterAccess<Scalar>& access, const Ba
 
   forward(access, pass, tokens);
   const auto losses =
-      parts_.head.forward_backward(access, pass, dx, last_state(pass), flat(batch.targets), loss_factor);
+      parts_.head.forward_backward(access, parts_.table, pass, dx, last_state(pass), flat(batch.targets), loss_factor);
   kernels::put_sum_in_blocks(pass.space, losses, loss);
   backward(access, pass, dx, tokens);
 }
@@ -265,22 +272,27 @@ void Decoder<Scalar>::backward(ParameterAccess<Scalar>& access, const Pass& pass
                                Vector<const Token> tokens) {
   std::size_t index = states_.size() - 1;
   const std::size_t num_blocks = parts_.blocks.size();
-  UnitGradient gradient;
-  for (std::size_t layer = num_blocks; layer-- > 0;) {
+  const int lowest = parts_.table.first_trainable_unit();
+  std::optional<GradientViews> gradients;
+  for (std::size_t layer = num_blocks; layer-- > 0 && unit_of_block(layer) >= lowest;) {
     const std::size_t first = layer / group_ * group_;
     const bool is_in_memory = first + group_ >= num_blocks;  // the last group keeps forward's activations
     if (!is_in_memory && layer + 1 == first + group_) recompute(access, pass, first, layer + 1);
     const auto weights = acquire_block(access, layer);
-    if (ends_unit(layer)) gradient = access.gradient(unit_of_block(layer));
+    const int unit = unit_of_block(layer);
+    if (ends_unit(layer)) gradients.emplace(parts_.table, unit, access.gradient(unit));
     for (auto sublayer = parts_.blocks[layer].rbegin(); sublayer != parts_.blocks[layer].rend(); ++sublayer) {
       --index;
-      (*sublayer)->backward(pass, dx, gradient, state(index, pass), weights);
+      (*sublayer)->backward(pass, dx, *gradients, state(index, pass), weights);
     }
     if (!begins_unit(layer)) continue;
     release_block(access, layer);
-    access.gradient_ready(unit_of_block(layer));
+    access.gradient_ready(unit);
   }
-  parts_.embedding.backward(access, pass, dx, tokens);
+  for (std::size_t layer = 0; layer < num_blocks; ++layer) {  // computed again for the blocks above
+    if (begins_unit(layer) && held_[layer / blocks_in_unit()].data() != nullptr) release_block(access, layer);
+  }
+  if (lowest < unit_of_block(0)) parts_.embedding.backward(access, parts_.table, pass, dx, tokens);
 }
 
 template <class Scalar>
@@ -306,13 +318,18 @@ Matrix<Scalar> Decoder<Scalar>::state(std::size_t index, const Pass& pass) const
 template <class Scalar>
 double Decoder<Scalar>::flops_per_token() const {
   const Config& config = parts_.config;
-  double multiplying = 0.0;
+  const int lowest = parts_.table.first_trainable_unit();
+  double operations = 0.0;
   for (const auto& row : parts_.table.rows()) {
     const bool only_looked_up = !row.overwritten;  // matrix products overwrite, lookups add
-    if (row.shape.size() > 1 && !only_looked_up) multiplying += static_cast<double>(row.extent());
+    const double products = 1.0 + (row.unit >= lowest ? 1.0 : 0.0) + (row.trainable ? 1.0 : 0.0);
+    if (row.shape.size() > 1 && !only_looked_up) operations += 2.0 * products * static_cast<double>(row.extent());
   }
-  const auto attention = static_cast<double>(config.layers * config.heads * config.head_dim * config.seq);
-  return 6.0 * multiplying + 6.0 * attention;
+  const auto attention = static_cast<double>(config.heads * config.head_dim * config.seq);
+  for (std::size_t layer = 0; layer < parts_.blocks.size(); ++layer) {
+    operations += (unit_of_block(layer) >= lowest ? 6.0 : 2.0) * attention;
+  }
+  return operations;
 }
 
 #define KOZERO_INSTANTIATE(T) template class Decoder<T>;

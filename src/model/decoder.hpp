@@ -40,7 +40,9 @@ class Embedding {
   void forward(ParameterAccess<Scalar>& access, const Pass& pass, Matrix<Scalar> x, Vector<const Token> tokens) const;
   void decode(ParameterAccess<Scalar>& access, const Pass& pass, Matrix<Scalar> x, Vector<const Token> tokens,
               const kernels::RowPositions& row_positions) const;
-  void backward(ParameterAccess<Scalar>& access, const Pass& pass, Matrix<Scalar> dx, Vector<const Token> tokens) const;
+  /// `table` says which of the tables are trained.
+  void backward(ParameterAccess<Scalar>& access, const ParameterTable& table, const Pass& pass, Matrix<Scalar> dx,
+                Vector<const Token> tokens) const;
 
  private:
   /// Calls look_up(rows of wte, token of the first row) for each block of wte, then add_positions(wpe) if wpe exists.
@@ -55,6 +57,7 @@ class Embedding {
 
 // A unit's gradient is reduced once its last contributor has added to it. The decoder keeps the states x_s; the
 // sublayers and the head keep all other activations.
+// Backward ends at the lowest unit that trains. Frozen tensors of higher units pass the gradient of their input on.
 // With Recompute, blocks form groups of N that share one group's activations. Forward keeps each group's first state.
 // Backward recomputes every group but the last from its first state and holds the group's weights meanwhile.
 
@@ -105,7 +108,7 @@ class Decoder : public Model<Scalar> {
   }
   /// Returns the weights of the block's unit, acquired if needed. The unit stays acquired until release_block of one of
   /// its blocks, across member functions: recompute acquires units that backward releases.
-  Vector<const Scalar> acquire_block(ParameterAccess<Scalar>& access, std::size_t layer);
+  WeightViews<Scalar> acquire_block(ParameterAccess<Scalar>& access, std::size_t layer);
   void release_block(ParameterAccess<Scalar>& access, std::size_t layer);
 
   [[nodiscard]] Pass pass_of(const Batch& batch, float dropout) const;

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// feed_forward.cpp: the MLP of a block, GELU for GPT-2 and SwiGLU for Llama and Qwen, forward, backward and decoding.
 #include <algorithm>
 
 #include <kozero/core/precision.hpp>
@@ -68,7 +69,7 @@ std::int64_t FeedForward<Scalar>::scratch_bytes(std::int64_t batch, std::int64_t
 
 template <class Scalar>
 void FeedForward<Scalar>::forward(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x,
-                                  Vector<const Scalar> weights) {
+                                  const WeightViews<Scalar>& weights) {
   run(pass, used_part(pass.num_rows()), y, x, weights);
 }
 
@@ -91,14 +92,14 @@ std::int64_t FeedForward<Scalar>::decode_scratch_bytes(const CacheExtents& exten
 
 template <class Scalar>
 void FeedForward<Scalar>::decode(const Pass& pass, const kernels::RowPositions& /*row_positions*/, Matrix<Scalar> y,
-                                 Matrix<const Scalar> x, Vector<const Scalar> weights) {
+                                 Matrix<const Scalar> x, const WeightViews<Scalar>& weights) {
   Scratch scratch = pass.scratch();
   run(pass, take_activations(scratch, pass.num_rows()), y, x, weights);
 }
 
 template <class Scalar>
 void FeedForward<Scalar>::run(const Pass& pass, const Activations& a, Matrix<Scalar> y, Matrix<const Scalar> x,
-                              Vector<const Scalar> weights) const {
+                              const WeightViews<Scalar>& weights) const {
   norm_.forward(pass.space, a.normed, a.statistics, x, weights);
   if (activation_ == Activation::gelu) {
     up_.forward_gelu(pass.space, a.hidden, a.active, a.normed, weights);
@@ -110,22 +111,22 @@ void FeedForward<Scalar>::run(const Pass& pass, const Activations& a, Matrix<Sca
 }
 
 template <class Scalar>
-void FeedForward<Scalar>::backward(const Pass& pass, Matrix<Scalar> dx, const UnitGradient& gradient,
-                                   Matrix<const Scalar> x, Vector<const Scalar> weights) {
+void FeedForward<Scalar>::backward(const Pass& pass, Matrix<Scalar> dx, const GradientViews& gradients,
+                                   Matrix<const Scalar> x, const WeightViews<Scalar>& weights) {
   const Activations a = used_part(pass.num_rows());
   Scratch scratch = pass.scratch();
   const Gradients d = take_gradients(scratch, pass.num_rows());
 
   const Matrix<const Scalar> dbranch = leave<Scalar>(pass, d.dbranch, dx, output_stream_);
-  down_.backward_weights(pass.space, gradient, dbranch, a.active, d.reduction);
+  down_.backward_weights(pass.space, gradients, dbranch, a.active, d.reduction);
   if (activation_ == Activation::gelu) {
     down_.backward_input_of_gelu(pass.space, d.dhidden, dbranch, a.hidden, weights);
   } else {
     down_.backward_input(pass.space, d.dactive, dbranch, weights);
     kernels::swiglu_backward(pass.space, d.dhidden, d.dactive, a.hidden);
   }
-  up_.backward(pass.space, d.dnormed, gradient, d.dhidden, a.normed, weights, d.reduction);
-  norm_.backward(pass.space, dx, gradient.values, d.dnormed, x, a.statistics, weights, d.reduction);
+  up_.backward(pass.space, d.dnormed, gradients, d.dhidden, a.normed, weights, d.reduction);
+  norm_.backward(pass.space, dx, gradients, d.dnormed, x, a.statistics, weights, d.reduction);
 }
 
 #define KOZERO_INSTANTIATE(T) template class FeedForward<T>;

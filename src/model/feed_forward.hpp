@@ -24,16 +24,17 @@ class FeedForward : public Sublayer<Scalar> {
   void reserve(MemoryLedger& ledger, std::int64_t batch, std::int64_t positions, const Sublayer<Scalar>* other,
                bool keeps_attention) override;
   [[nodiscard]] std::int64_t scratch_bytes(std::int64_t batch, std::int64_t positions) const override;
-  void forward(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, Vector<const Scalar> weights) override;
-  void recompute(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, Vector<const Scalar> weights) override {
+  void forward(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, const WeightViews<Scalar>& weights) override;
+  void recompute(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x,
+                 const WeightViews<Scalar>& weights) override {
     forward(pass, y, x, weights);
   }
   void reserve_cache(MemoryLedger& /*ledger*/, const CacheExtents& /*extents*/) override {}
   [[nodiscard]] std::int64_t decode_scratch_bytes(const CacheExtents& extents) const override;
   void decode(const Pass& pass, const kernels::RowPositions& row_positions, Matrix<Scalar> y, Matrix<const Scalar> x,
-              Vector<const Scalar> weights) override;
-  void backward(const Pass& pass, Matrix<Scalar> dx, const UnitGradient& gradient, Matrix<const Scalar> x,
-                Vector<const Scalar> weights) override;
+              const WeightViews<Scalar>& weights) override;
+  void backward(const Pass& pass, Matrix<Scalar> dx, const GradientViews& gradients, Matrix<const Scalar> x,
+                const WeightViews<Scalar>& weights) override;
 
  private:
   struct Activations {
@@ -53,7 +54,7 @@ class FeedForward : public Sublayer<Scalar> {
   [[nodiscard]] Activations used_part(std::int64_t num_rows) const;
   Activations take_activations(Scratch& scratch, std::int64_t num_rows) const;
   void run(const Pass& pass, const Activations& a, Matrix<Scalar> y, Matrix<const Scalar> x,
-           Vector<const Scalar> weights) const;
+           const WeightViews<Scalar>& weights) const;
   Gradients take_gradients(Scratch& scratch, std::int64_t num_rows) const;
 
   float dropout_;

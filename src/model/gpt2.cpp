@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// gpt2.cpp: GPT-2: its shape, its tensors with names and initial values, and the decoder made of its sublayers.
 #include <cmath>
 
 #include <kozero/core/precision.hpp>
@@ -7,6 +8,7 @@
 #include "src/model/architectures.hpp"
 #include "src/model/decoder.hpp"
 #include "src/model/feed_forward.hpp"
+#include "src/model/frozen_tensors.hpp"
 
 namespace kozero::model {
 namespace {
@@ -75,7 +77,8 @@ std::unique_ptr<Model<Scalar>> make_gpt2(const Config& config) {
   };
   if (!in_blocks) table.add_unit("embedding", kEmbeddingSlot);
   const auto wte = add_tokens("wte.weight", tied ? VocabularyUse::both : VocabularyUse::lookup, "embedding");
-  const int of_positions = in_blocks ? table.add_unit("positions", kHeadSlot) : wte.front().unit;
+  const bool positions_apart = in_blocks || is_frozen(config, "wte.weight");
+  const int of_positions = positions_apart ? table.add_unit("positions", kHeadSlot) : wte.front().unit;
   const auto wpe = add_lookup_table(table, "wpe.weight", config.seq, config.dim, kDeviation);
 
   std::vector<Block<Scalar>> blocks;
@@ -83,8 +86,10 @@ std::unique_ptr<Model<Scalar>> make_gpt2(const Config& config) {
     blocks.push_back(add_block<Scalar>(table, config, layer));
   }
 
-  const int head = table.add_unit("head", tied || in_blocks ? kHeadSlot : kEmbeddingSlot);
+  const bool norm_apart = tied || in_blocks || is_frozen(config, "lm_head.weight");
+  const int head = table.add_unit("head", norm_apart ? kHeadSlot : kEmbeddingSlot);
   const auto norm = add_norm<Scalar>(table, "ln_f", config);
+  if (norm_apart && !tied && !in_blocks) table.add_unit("vocabulary", kEmbeddingSlot);
   const auto vocabulary = tied ? wte : add_tokens("lm_head.weight", VocabularyUse::head, "head");
 
   const Embedding<Scalar> embedding(config, wte, PositionTable{of_positions, wpe});

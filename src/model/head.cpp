@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// head.cpp: the last norm, the product with the vocabulary in chunks of rows, and the loss with its gradient.
 #include <algorithm>
 
 #include <kozero/core/precision.hpp>
@@ -67,10 +68,10 @@ void Head<Scalar>::for_each_chunk(std::int64_t num_rows, const Body& body) {
 }
 
 template <class Scalar>
-Vector<const Scalar> Head<Scalar>::acquire_vocabulary(ParameterAccess<Scalar>& access,
-                                                      Vector<const Scalar> of_norm) const {
+WeightViews<Scalar> Head<Scalar>::acquire_vocabulary(ParameterAccess<Scalar>& access,
+                                                     const WeightViews<Scalar>& of_norm) const {
   const int unit = vocabulary_.front().unit;
-  return unit == unit_ ? of_norm : access.acquire(unit);
+  return unit == unit_ ? of_norm : WeightViews<Scalar>(access.acquire(unit));
 }
 
 template <class Scalar>
@@ -80,36 +81,38 @@ void Head<Scalar>::release_vocabulary(ParameterAccess<Scalar>& access) const {
 }
 
 template <class Scalar>
-Vector<const float> Head<Scalar>::forward_backward(ParameterAccess<Scalar>& access, const Pass& pass, Matrix<Scalar> dx,
-                                                   Matrix<const Scalar> x, Vector<const Token> targets, float scale) {
+Vector<const float> Head<Scalar>::forward_backward(ParameterAccess<Scalar>& access, const ParameterTable& table,
+                                                   const Pass& pass, Matrix<Scalar> dx, Matrix<const Scalar> x,
+                                                   Vector<const Token> targets, float scale) {
   const std::int64_t num_rows = pass.num_rows();
   Scratch scratch = pass.scratch();
   const Gradients d = take_gradients(scratch, num_rows);
 
-  const auto weights = access.acquire(unit_);
+  const WeightViews<Scalar> weights(access.acquire(unit_));
   if (in_blocks_) {
     norm_.forward(pass.space, rows(normed_, 0, num_rows), statistics_, x, weights);
     walk_forward(access, pass, d, targets);
-    walk_backward(access, pass, d, targets, scale);
+    walk_backward(access, table, pass, d, targets, scale);
   } else {
     const auto vocabulary = acquire_vocabulary(access, weights);
     norm_.forward(pass.space, rows(normed_, 0, num_rows), statistics_, x, weights);
-    backward_of_whole(pass, d, access.gradient(vocabulary_.front().unit), targets, scale, vocabulary);
+    const int unit = vocabulary_.front().unit;
+    backward_of_whole(pass, d, {table, unit, access.gradient(unit)}, targets, scale, vocabulary);
     release_vocabulary(access);
   }
   kernels::fill(pass.space, flat(dx), Scalar(0));
-  norm_.backward(pass.space, dx, access.gradient(unit_).values, d.dnormed, x, statistics_, weights, d.reduction);
+  norm_.backward(pass.space, dx, {table, unit_, access.gradient(unit_)}, d.dnormed, x, statistics_, weights,
+                 d.reduction);
   access.release(unit_);
   access.gradient_ready(unit_);
   return slice(losses_, 0, num_rows);
 }
 
 template <class Scalar>
-void Head<Scalar>::backward_of_whole(const Pass& pass, const Gradients& d, const UnitGradient& gradient,
-                                     Vector<const Token> targets, float scale, Vector<const Scalar> weights) {
+void Head<Scalar>::backward_of_whole(const Pass& pass, const Gradients& d, const GradientViews& gradients,
+                                     Vector<const Token> targets, float scale, const WeightViews<Scalar>& weights) {
   const MatrixRef& matrix = vocabulary_.front().matrix;
-  const auto vocabulary = matrix.padded_in(weights);           // (V', C)
-  const auto dvocabulary = matrix.padded_in(gradient.values);  // (V', C)
+  const auto vocabulary = weights.padded(matrix);  // (V', C)
   for_each_chunk(pass.num_rows(), [&](const Chunk& chunk) {
     const auto logits = as_matrix(d.logits, chunk.count, matrix.padded_rows());
     const auto normed = rows(normed_, chunk.first, chunk.count);
@@ -118,8 +121,9 @@ void Head<Scalar>::backward_of_whole(const Pass& pass, const Gradients& d, const
     kernels::cross_entropy(pass.space, losses, logits, slice(targets, chunk.first, chunk.count), matrix.rows, scale);
     kernels::matmul(pass.space, rows(d.dnormed, chunk.first, chunk.count), Op::none, logits, Op::none, vocabulary,
                     false);
-    const bool adds = chunk.first > 0 || !gradient.begins;
-    kernels::matmul(pass.space, dvocabulary, Op::transpose, logits, Op::none, normed, adds);
+    if (!gradients.wants(matrix)) return;
+    const bool adds = chunk.first > 0 || !gradients.begins();
+    kernels::matmul(pass.space, gradients.padded(matrix), Op::transpose, logits, Op::none, normed, adds);
   });
 }
 
@@ -149,12 +153,12 @@ void Head<Scalar>::walk_forward(ParameterAccess<Scalar>& access, const Pass& pas
 }
 
 template <class Scalar>
-void Head<Scalar>::walk_backward(ParameterAccess<Scalar>& access, const Pass& pass, const Gradients& d,
-                                 Vector<const Token> targets, float scale) {
+void Head<Scalar>::walk_backward(ParameterAccess<Scalar>& access, const ParameterTable& table, const Pass& pass,
+                                 const Gradients& d, Vector<const Token> targets, float scale) {
   for (const VocabularyBlock& block : vocabulary_) {
     const MatrixRef& matrix = block.matrix;
     const auto vocabulary = matrix.padded_in(access.acquire(block.unit));
-    const UnitGradient gradient = access.gradient(block.unit);
+    const GradientViews gradients(table, block.unit, access.gradient(block.unit));
     for_each_chunk(pass.num_rows(), [&](const Chunk& chunk) {
       const auto logits = as_matrix(d.logits, chunk.count, matrix.padded_rows());
       const auto normed = rows(normed_, chunk.first, chunk.count);
@@ -163,8 +167,9 @@ void Head<Scalar>::walk_backward(ParameterAccess<Scalar>& access, const Pass& pa
                                 LogitBlock{block.first, matrix.rows}, scale);
       kernels::matmul(pass.space, rows(d.sum, chunk.first, chunk.count), Op::none, logits, Op::none, vocabulary,
                       block.first > 0);
-      const bool adds = chunk.first > 0 || !gradient.begins;
-      kernels::matmul(pass.space, matrix.padded_in(gradient.values), Op::transpose, logits, Op::none, normed, adds);
+      if (!gradients.wants(matrix)) return;
+      const bool adds = chunk.first > 0 || !gradients.begins();
+      kernels::matmul(pass.space, gradients.padded(matrix), Op::transpose, logits, Op::none, normed, adds);
     });
     access.release(block.unit);
     access.gradient_ready(block.unit);
@@ -179,13 +184,13 @@ Vector<const float> Head<Scalar>::evaluate(ParameterAccess<Scalar>& access, cons
   Scratch scratch = pass.scratch();
   const Gradients d = take_gradients(scratch, num_rows);
 
-  const auto weights = access.acquire(unit_);
+  const WeightViews<Scalar> weights(access.acquire(unit_));
   norm_.forward(pass.space, rows(normed_, 0, num_rows), statistics_, x, weights);
   if (in_blocks_) {
     walk_forward(access, pass, d, targets);
   } else {
     const MatrixRef& matrix = vocabulary_.front().matrix;
-    const auto vocabulary = matrix.padded_in(acquire_vocabulary(access, weights));
+    const auto vocabulary = acquire_vocabulary(access, weights).padded(matrix);
     for_each_chunk(num_rows, [&](const Chunk& chunk) {
       const auto logits = as_matrix(d.logits, chunk.count, matrix.padded_rows());
       kernels::matmul(pass.space, logits, Op::none, rows(normed_, chunk.first, chunk.count), Op::transpose, vocabulary,
@@ -221,7 +226,7 @@ void Head<Scalar>::logits(ParameterAccess<Scalar>& access, const Pass& pass, Mat
   Scratch scratch = pass.scratch();
   const auto num_rows = static_cast<std::int64_t>(x.extent(0));
   const Normed normed = take_normed(scratch, num_rows);
-  const auto weights = access.acquire(unit_);
+  const WeightViews<Scalar> weights(access.acquire(unit_));
   norm_.forward(pass.space, normed.x, normed.statistics, x, weights);
   if (in_blocks_) {
     for (auto block = vocabulary_.rbegin(); block != vocabulary_.rend(); ++block) {
@@ -232,7 +237,7 @@ void Head<Scalar>::logits(ParameterAccess<Scalar>& access, const Pass& pass, Mat
       access.release(block->unit);
     }
   } else {
-    const auto vocabulary = vocabulary_.front().matrix.in(acquire_vocabulary(access, weights));
+    const auto vocabulary = acquire_vocabulary(access, weights)[vocabulary_.front().matrix];
     kernels::matmul(pass.space, out, Op::none, normed.x, Op::transpose, vocabulary, false);
     release_vocabulary(access);
   }

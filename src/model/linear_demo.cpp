@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// linear_demo.cpp: linear regression of synthetic data, the smallest model that can be sharded.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,6 +13,7 @@
 #include "kernels/launch/reduce.hpp"
 #include "kernels/launch/row_blocks.hpp"
 #include "src/model/architectures.hpp"
+#include "src/model/frozen_tensors.hpp"
 #include "src/model/linear_demo.hpp"
 
 namespace kozero::model {
@@ -53,7 +55,9 @@ LinearDemo<Scalar>::LinearDemo(const Config& config, ParameterTable table, Matri
       table_(std::move(table)),
       weight_(weight),
       bias_(bias),
-      projection_(Orientation::output_input, weight, bias) {}
+      projection_(Orientation::output_input, weight, bias) {
+  freeze_tensors(table_, config_);
+}
 
 template <class Scalar>
 void LinearDemo<Scalar>::reserve(MemoryLedger& ledger, std::int64_t micro_batch, Recompute /*recompute*/) {
@@ -96,7 +100,7 @@ void LinearDemo<Scalar>::draw_inputs(const Batch& batch) {
 }
 
 template <class Scalar>
-double LinearDemo<Scalar>::forward(const Batch& batch, Vector<const Scalar> weights) {
+double LinearDemo<Scalar>::forward(const Batch& batch, const WeightViews<Scalar>& weights) {
   const std::int64_t num_samples = batch.num_sequences();
   const auto x = rows(x_, 0, num_samples);
   const auto difference = rows(difference_, 0, num_samples);
@@ -104,7 +108,7 @@ double LinearDemo<Scalar>::forward(const Batch& batch, Vector<const Scalar> weig
   const Device space;
   draw_inputs(batch);
   projection_.forward(space, difference, x, weights);
-  projection_.forward(space, target, x, negated_teacher_);
+  projection_.forward(space, target, x, WeightViews<Scalar>(negated_teacher_));
   kernels::residual_add(space, flat(difference), flat(target));
   return kernels::sum_of_squares(space, flat(difference)) / (2.0 * static_cast<double>(config_.ffn));
 }
@@ -115,18 +119,18 @@ void LinearDemo<Scalar>::forward_backward(ParameterAccess<Scalar>& access, const
   const std::int64_t num_samples = batch.num_sequences();
   const auto difference = rows(difference_, 0, num_samples);
   const Device space;
-  const auto weights = access.acquire(0);
+  const WeightViews<Scalar> weights(access.acquire(0));
   *loss = forward(batch, weights);
   kernels::scale(space, flat(difference), loss_factor / static_cast<float>(config_.ffn));
-  projection_.backward(space, rows(dx_, 0, num_samples), access.gradient(0), difference, rows(x_, 0, num_samples),
-                       weights, reduction_);
+  projection_.backward(space, rows(dx_, 0, num_samples), {table_, 0, access.gradient(0)}, difference,
+                       rows(x_, 0, num_samples), weights, reduction_);
   access.release(0);
   access.gradient_ready(0);
 }
 
 template <class Scalar>
 double LinearDemo<Scalar>::evaluate(ParameterAccess<Scalar>& access, const Batch& batch) {
-  const double loss = forward(batch, access.acquire(0));
+  const double loss = forward(batch, WeightViews<Scalar>(access.acquire(0)));
   access.release(0);
   return loss;
 }

@@ -44,7 +44,7 @@ class LinearDemo : public Model<Scalar> {
   using Staging = Kokkos::View<T*, Kokkos::LayoutRight, Kokkos::HostSpace>;
 
   /// Draws x and writes y - y* of the batch's samples; returns the sum of their losses.
-  double forward(const Batch& batch, Vector<const Scalar> weights);
+  double forward(const Batch& batch, const WeightViews<Scalar>& weights);
   void draw_inputs(const Batch& batch);
 
   Config config_;

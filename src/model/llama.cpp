@@ -6,6 +6,7 @@
 #include "src/model/architectures.hpp"
 #include "src/model/decoder.hpp"
 #include "src/model/feed_forward.hpp"
+#include "src/model/frozen_tensors.hpp"
 
 namespace kozero::model {
 namespace {
@@ -104,8 +105,10 @@ std::unique_ptr<Model<Scalar>> make_llama(const Config& config) {
     blocks.push_back(add_block<Scalar>(table, config, layer, rotary));
   }
 
-  const int head = table.add_unit("head", tied || in_blocks ? kHeadSlot : kEmbeddingSlot);
+  const bool norm_apart = tied || in_blocks || is_frozen(config, "lm_head.weight");
+  const int head = table.add_unit("head", norm_apart ? kHeadSlot : kEmbeddingSlot);
   const auto norm = add_norm<Scalar>(table, "model.norm", config);
+  if (norm_apart && !tied && !in_blocks) table.add_unit("vocabulary", kEmbeddingSlot);
   const auto vocabulary = tied ? tokens : add_tokens("lm_head.weight", VocabularyUse::head, "head");
 
   return std::make_unique<Decoder<Scalar>>(

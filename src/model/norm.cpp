@@ -27,30 +27,36 @@ RowStatistics Norm<Scalar>::take_statistics(Scratch& scratch, std::int64_t num_r
 
 template <class Scalar>
 void Norm<Scalar>::forward(const Device& space, Matrix<Scalar> y, const RowStatistics& statistics,
-                           Matrix<const Scalar> x, Vector<const Scalar> weights) const {
+                           Matrix<const Scalar> x, const WeightViews<Scalar>& weights) const {
   const auto num_rows = static_cast<std::int64_t>(x.extent(0));
   const auto rstd = slice(statistics.rstd, 0, num_rows);
   if (shift_) {
-    kernels::layernorm_forward(space, y, slice(statistics.mean, 0, num_rows), rstd, x, gain_.in(weights),
-                               shift_->in(weights), eps_);
+    kernels::layernorm_forward(space, y, slice(statistics.mean, 0, num_rows), rstd, x, weights[gain_], weights[*shift_],
+                               eps_);
   } else {
-    kernels::rmsnorm_forward(space, y, rstd, x, gain_.in(weights), eps_);
+    kernels::rmsnorm_forward(space, y, rstd, x, weights[gain_], eps_);
   }
 }
 
 template <class Scalar>
-void Norm<Scalar>::backward(const Device& space, Matrix<Scalar> dx, Vector<float> gradient, Matrix<const Scalar> dy,
-                            Matrix<const Scalar> x, const RowStatistics& statistics, Vector<const Scalar> weights,
-                            Vector<float> workspace) const {
+void Norm<Scalar>::backward(const Device& space, Matrix<Scalar> dx, const GradientViews& gradients,
+                            Matrix<const Scalar> dy, Matrix<const Scalar> x, const RowStatistics& statistics,
+                            const WeightViews<Scalar>& weights, Vector<float> workspace) const {
   const auto num_rows = static_cast<std::int64_t>(x.extent(0));
   const auto rstd = slice(statistics.rstd, 0, num_rows);
-  const auto dgain = gain_.in(gradient);
+  const bool wanted = gradients.wants(gain_) || (shift_ && gradients.wants(*shift_));
   if (shift_) {
     const auto mean = slice(statistics.mean, 0, num_rows);
-    kernels::layernorm_backward(space, dx, dgain, shift_->in(gradient), dy, x, gain_.in(weights), mean, rstd,
-                                workspace);
+    if (wanted) {
+      kernels::layernorm_backward(space, dx, gradients[gain_], gradients[*shift_], dy, x, weights[gain_], mean, rstd,
+                                  workspace);
+    } else {
+      kernels::layernorm_add_dx<Device, Scalar>(space, dx, dy, x, weights[gain_], mean, rstd);
+    }
+  } else if (wanted) {
+    kernels::rmsnorm_backward(space, dx, gradients[gain_], dy, x, weights[gain_], rstd, workspace);
   } else {
-    kernels::rmsnorm_backward(space, dx, dgain, dy, x, gain_.in(weights), rstd, workspace);
+    kernels::rmsnorm_add_dx<Device, Scalar>(space, dx, dy, x, weights[gain_], rstd);
   }
 }
 
@@ -67,15 +73,19 @@ QkNorm<Scalar>::QkNorm(const Config& config, VectorRef query_gain, VectorRef key
 
 template <class Scalar>
 void QkNorm<Scalar>::forward(const Device& space, Matrix<Scalar> y, Matrix<float> rstd, Matrix<const Scalar> qkv,
-                             Vector<const Scalar> weights) const {
+                             const WeightViews<Scalar>& weights) const {
   kernels::qk_norm_forward(space, y, rstd, qkv, gains_in(weights), heads_, eps_);
 }
 
 template <class Scalar>
-void QkNorm<Scalar>::backward(const Device& space, Matrix<Scalar> dqkv, Vector<float> gradient,
-                              Matrix<const Scalar> qkv, Matrix<const float> rstd, Vector<const Scalar> weights,
+void QkNorm<Scalar>::backward(const Device& space, Matrix<Scalar> dqkv, const GradientViews& gradients,
+                              Matrix<const Scalar> qkv, Matrix<const float> rstd, const WeightViews<Scalar>& weights,
                               Vector<float> workspace) const {
-  kernels::qk_norm_backward(space, dqkv, gains_in(gradient), qkv, rstd, gains_in(weights), heads_, workspace);
+  if (!gradients.wants(query_gain_) && !gradients.wants(key_gain_)) {
+    return kernels::qk_norm_dx<Device, Scalar>(space, dqkv, qkv, rstd, gains_in(weights), heads_);
+  }
+  const kernels::QkVectors<float> dgains{gradients[query_gain_], gradients[key_gain_]};
+  kernels::qk_norm_backward(space, dqkv, dgains, qkv, rstd, gains_in(weights), heads_, workspace);
 }
 
 #define KOZERO_INSTANTIATE(T) template class QkNorm<T>;

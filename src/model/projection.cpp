@@ -34,62 +34,63 @@ Op Projection<Scalar>::backwards() const {
 
 template <class Scalar>
 void Projection<Scalar>::forward(const Device& space, Matrix<Scalar> y, Matrix<const Scalar> x,
-                                 Vector<const Scalar> weights) const {
+                                 const WeightViews<Scalar>& weights) const {
   if (bias_) {
-    kernels::matmul(space, y, Op::none, x, forwards(), weight_.in(weights), bias_->in(weights));
+    kernels::matmul(space, y, Op::none, x, forwards(), weights[weight_], weights[*bias_]);
   } else {
-    kernels::matmul(space, y, Op::none, x, forwards(), weight_.in(weights), false);
+    kernels::matmul(space, y, Op::none, x, forwards(), weights[weight_], false);
   }
 }
 
 template <class Scalar>
 void Projection<Scalar>::forward_onto(const Device& space, Matrix<Scalar> y, Matrix<const Scalar> residual,
-                                      Matrix<const Scalar> x, Vector<const Scalar> weights) const {
-  const auto bias = bias_ ? bias_->in(weights) : Vector<const Scalar>();
-  kernels::matmul_add<Device, Scalar>(space, y, x, forwards(), weight_.in(weights), bias, residual);
+                                      Matrix<const Scalar> x, const WeightViews<Scalar>& weights) const {
+  const auto bias = bias_ ? weights[*bias_] : Vector<const Scalar>();
+  kernels::matmul_add<Device, Scalar>(space, y, x, forwards(), weights[weight_], bias, residual);
 }
 
 template <class Scalar>
 void Projection<Scalar>::forward_gelu(const Device& space, Matrix<Scalar> y, Matrix<Scalar> active,
-                                      Matrix<const Scalar> x, Vector<const Scalar> weights) const {
+                                      Matrix<const Scalar> x, const WeightViews<Scalar>& weights) const {
   require(bias_.has_value(), "Projection: forward_gelu without a bias");
-  kernels::matmul_gelu<Device, Scalar>(space, y, active, x, forwards(), weight_.in(weights), bias_->in(weights));
+  kernels::matmul_gelu<Device, Scalar>(space, y, active, x, forwards(), weights[weight_], weights[*bias_]);
 }
 
 template <class Scalar>
 void Projection<Scalar>::backward_input(const Device& space, Matrix<Scalar> dx, Matrix<const Scalar> dy,
-                                        Vector<const Scalar> weights) const {
-  kernels::matmul(space, dx, Op::none, dy, backwards(), weight_.in(weights), false);
+                                        const WeightViews<Scalar>& weights) const {
+  kernels::matmul(space, dx, Op::none, dy, backwards(), weights[weight_], false);
 }
 
 template <class Scalar>
 void Projection<Scalar>::backward_input_of_gelu(const Device& space, Matrix<Scalar> dhidden, Matrix<const Scalar> dy,
-                                                Matrix<const Scalar> hidden, Vector<const Scalar> weights) const {
-  kernels::matmul_gelu_gradient<Device, Scalar>(space, dhidden, dy, backwards(), weight_.in(weights), hidden);
+                                                Matrix<const Scalar> hidden, const WeightViews<Scalar>& weights) const {
+  kernels::matmul_gelu_gradient<Device, Scalar>(space, dhidden, dy, backwards(), weights[weight_], hidden);
 }
 
 template <class Scalar>
-void Projection<Scalar>::backward_weights(const Device& space, const UnitGradient& gradient, Matrix<const Scalar> dy,
+void Projection<Scalar>::backward_weights(const Device& space, const GradientViews& gradients, Matrix<const Scalar> dy,
                                           Matrix<const Scalar> x, Vector<float> workspace) const {
-  const auto dweight = weight_.in(gradient.values);
+  if (!gradients.wants(weight_) && !(bias_ && gradients.wants(*bias_))) return;
+  const auto dweight = gradients[weight_];
   const bool outputs_first = orientation_ == Orientation::output_input;
   const Matrix<const Scalar> a = outputs_first ? dy : x;
   const Matrix<const Scalar> b = outputs_first ? x : dy;
   if (bias_) {
-    kernels::matmul_bias_gradient<Device, Scalar>(space, dweight, a, b, !gradient.begins,
+    kernels::matmul_bias_gradient<Device, Scalar>(space, dweight, a, b, !gradients.begins(),
                                                   outputs_first ? kernels::Operand::a : kernels::Operand::b,
-                                                  bias_->in(gradient.values), workspace);
+                                                  gradients[*bias_], workspace);
   } else {
-    kernels::matmul(space, dweight, Op::transpose, a, Op::none, b, !gradient.begins);
+    kernels::matmul(space, dweight, Op::transpose, a, Op::none, b, !gradients.begins());
   }
 }
 
 template <class Scalar>
-void Projection<Scalar>::backward(const Device& space, Matrix<Scalar> dx, const UnitGradient& gradient,
-                                  Matrix<const Scalar> dy, Matrix<const Scalar> x, Vector<const Scalar> weights,
+void Projection<Scalar>::backward(const Device& space, Matrix<Scalar> dx, const GradientViews& gradients,
+                                  Matrix<const Scalar> dy, Matrix<const Scalar> x, const WeightViews<Scalar>& weights,
                                   Vector<float> workspace) const {
   backward_input(space, dx, dy, weights);
-  backward_weights(space, gradient, dy, x, workspace);
+  backward_weights(space, gradients, dy, x, workspace);
 }
 
 #define KOZERO_INSTANTIATE(T) template class Projection<T>;
@@ -98,7 +99,7 @@ KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 template <class Scalar>
 void join(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, const Projection<Scalar>& last,
-          Matrix<const Scalar> branch, Vector<const Scalar> weights, std::uint64_t dropout_key) {
+          Matrix<const Scalar> branch, const WeightViews<Scalar>& weights, std::uint64_t dropout_key) {
   if (pass.dropout == 0.0F) return last.forward_onto(pass.space, y, x, branch, weights);
   last.forward(pass.space, y, branch, weights);
   kernels::dropout(pass.space, y, pass.sample_ids, pass.positions, pass.dropout, dropout_key);
@@ -120,7 +121,7 @@ std::uint64_t dropout_stream(std::uint64_t seed, std::int64_t layer, const std::
 
 #define KOZERO_INSTANTIATE(T)                                                                           \
   template void join<T>(const Pass&, Matrix<T>, Matrix<const T>, const Projection<T>&, Matrix<const T>, \
-                        Vector<const T>, std::uint64_t);                                                \
+                        const WeightViews<T>&, std::uint64_t);                                          \
   template Matrix<const T> leave<T>(const Pass&, Matrix<T>, Matrix<const T>, std::uint64_t);
 KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 

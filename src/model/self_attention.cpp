@@ -115,7 +115,7 @@ std::int64_t SelfAttention<Scalar>::scratch_bytes(std::int64_t batch, std::int64
 /// What attention reads: qkv with q and k normed and turned. Without a QkNorm it is a.qkv itself, turned in place.
 template <class Scalar>
 Matrix<const Scalar> SelfAttention<Scalar>::turned_qkv(const Pass& pass, const Activations& a, const Temporaries& t,
-                                                       Vector<const Scalar> weights) const {
+                                                       const WeightViews<Scalar>& weights) const {
   const Matrix<Scalar> qkv = qk_norm_ ? t.normed_qkv : a.qkv;
   if (qk_norm_) qk_norm_->forward(pass.space, qkv, t.qk_rstd, a.qkv, weights);
   if (rotary_) {
@@ -134,19 +134,19 @@ void SelfAttention<Scalar>::rotate_back(const Pass& pass, Matrix<Scalar> dqkv) c
 
 template <class Scalar>
 void SelfAttention<Scalar>::forward(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x,
-                                    Vector<const Scalar> weights) {
+                                    const WeightViews<Scalar>& weights) {
   run(pass, y, x, weights, true);
 }
 
 template <class Scalar>
 void SelfAttention<Scalar>::recompute(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x,
-                                      Vector<const Scalar> weights) {
+                                      const WeightViews<Scalar>& weights) {
   run(pass, y, x, weights, !keeps_result_);
 }
 
 template <class Scalar>
 void SelfAttention<Scalar>::run(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x,
-                                Vector<const Scalar> weights, bool attends) const {
+                                const WeightViews<Scalar>& weights, bool attends) const {
   const Activations a = used_part(pass);
   Scratch scratch = pass.scratch();
   const Temporaries t = take_temporaries(scratch, shape(pass));
@@ -193,7 +193,7 @@ std::int64_t SelfAttention<Scalar>::decode_scratch_bytes(const CacheExtents& ext
 
 template <class Scalar>
 void SelfAttention<Scalar>::decode(const Pass& pass, const kernels::RowPositions& row_positions, Matrix<Scalar> y,
-                                   Matrix<const Scalar> x, Vector<const Scalar> weights) {
+                                   Matrix<const Scalar> x, const WeightViews<Scalar>& weights) {
   Scratch scratch = pass.scratch();
   const Decoding d = take_decoding(scratch, pass.num_rows());
   const kernels::AttentionShape rows_alone = attention_shape(config_, pass.num_rows(), 1);
@@ -213,20 +213,20 @@ void SelfAttention<Scalar>::decode(const Pass& pass, const kernels::RowPositions
 }
 
 template <class Scalar>
-void SelfAttention<Scalar>::backward(const Pass& pass, Matrix<Scalar> dx, const UnitGradient& gradient,
-                                     Matrix<const Scalar> x, Vector<const Scalar> weights) {
+void SelfAttention<Scalar>::backward(const Pass& pass, Matrix<Scalar> dx, const GradientViews& gradients,
+                                     Matrix<const Scalar> x, const WeightViews<Scalar>& weights) {
   const Activations a = used_part(pass);
   Scratch scratch = pass.scratch();
   const Temporaries t = take_temporaries(scratch, shape(pass));
 
   const Matrix<const Scalar> dbranch = leave<Scalar>(pass, t.dbranch, dx, output_stream_);
-  output_.backward(pass.space, t.dheads, gradient, dbranch, a.heads, weights, t.reduction);
+  output_.backward(pass.space, t.dheads, gradients, dbranch, a.heads, weights, t.reduction);
   const Matrix<const Scalar> qkv = qk_norm_ ? turned_qkv(pass, a, t, weights) : a.qkv;
   kernels::attention_backward(pass.space, t.dqkv, t.dheads, a.heads, a.logsumexp, qkv, shape(pass), t.attention);
   rotate_back(pass, t.dqkv);
-  if (qk_norm_) qk_norm_->backward(pass.space, t.dqkv, gradient.values, a.qkv, t.qk_rstd, weights, t.reduction);
-  qkv_.backward(pass.space, t.dnormed, gradient, t.dqkv, a.normed, weights, t.reduction);
-  norm_.backward(pass.space, dx, gradient.values, t.dnormed, x, a.statistics, weights, t.reduction);
+  if (qk_norm_) qk_norm_->backward(pass.space, t.dqkv, gradients, a.qkv, t.qk_rstd, weights, t.reduction);
+  qkv_.backward(pass.space, t.dnormed, gradients, t.dqkv, a.normed, weights, t.reduction);
+  norm_.backward(pass.space, dx, gradients, t.dnormed, x, a.statistics, weights, t.reduction);
 }
 
 #define KOZERO_INSTANTIATE(T) template class SelfAttention<T>;

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// memory_plan.cpp: a rank's memory by the constructors that a run uses, and the first changes that make a deck fit.
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
@@ -30,25 +31,6 @@ std::vector<double> each(const std::vector<MemoryPlan>& plans, const Value& valu
   return values;
 }
 
-}  // namespace
-
-bool DeviceAndHost::fit(const DeviceAndHost& room) const {
-  return (room.device <= 0 || device <= room.device) && (room.host <= 0 || host <= room.host);
-}
-
-std::int64_t MemoryPlan::total() const {
-  std::int64_t sum = 0;
-  for (const auto value : bytes) sum += value;
-  return sum - of(Memory::disk);
-}
-
-DeviceAndHost MemoryPlan::needed() const {
-  if (!on_gpus) return {total(), total()};
-  return {total() - of(Memory::staging), of(Memory::staging)};
-}
-
-namespace {
-
 struct Gathers {
   std::int64_t elements = 0;
   std::int64_t calls = 0;
@@ -73,67 +55,6 @@ Gathers gathers_in_stage_3(const train::Settings& settings, const ParameterTable
   return gathers;
 }
 
-}  // namespace
-
-BytesSent bytes_sent(const train::Settings& settings, const ParameterTable& table, int num_ranks) {
-  const std::int64_t micro_steps = settings.batch.micro_steps;
-  const auto stored = static_cast<std::int64_t>(parameter_bytes(settings.precision).stored);
-  const bool is_local = settings.zero.accumulation == zero::Accumulation::local;
-  std::int64_t addends = table.extent();
-  std::int64_t reductions = table.num_units();
-  for (const Unit& unit : table.units()) {
-    if (unit.vocabulary != VocabularyUse::both) continue;
-    addends += unit.extent;
-    ++reductions;
-  }
-  const std::int64_t times = is_local ? 1 : micro_steps;
-  const std::int64_t reduced = times * addends * 4;
-  const Gathers gathers =
-      settings.zero.stage == 3 ? gathers_in_stage_3(settings, table) : Gathers{table.extent(), table.num_units()};
-  const std::int64_t gathered_bytes =
-      gathers.elements * (settings.zero.stage == 0 ? 4 : stored);  // stage 0 gathers gradients
-  const std::int64_t group = settings.ranks_a_group;
-  const std::int64_t groups = num_ranks / group;
-  const std::int64_t to_replicas = (groups - 1) * table.extent() * 4 / num_ranks;
-  const std::int64_t reduced_across = reduced * (groups - 1) / groups;
-  return {.all = reduced / num_ranks * (num_ranks - 1) + gathered_bytes / group * (group - 1) + to_replicas,
-          .across = reduced_across + to_replicas,
-          .calls = times * reductions + gathers.calls};
-}
-
-MemoryPlan memory_plan(const train::Settings& settings, const std::string& backend, int num_ranks) {
-  MemoryLedger ledger(MemoryLedger::Mode::plan);
-  const auto mesh = distributed::make_planned_mesh(backend, num_ranks, settings.ranks_a_group, ledger, settings.comm);
-  const auto engine = train::make_engine(settings, mesh.mesh(), ledger);
-  MemoryPlan plan;
-  plan.on_gpus = settings.on_gpus;
-  plan.stage = settings.zero.stage;
-  plan.num_ranks = num_ranks;
-  plan.precision = settings.precision;
-  plan.micro_batch = settings.batch.micro_batch;
-  plan.num_parameters = engine->parameters().num_parameters();
-  for (std::size_t i = 0; i < plan.bytes.size(); ++i) plan.bytes[i] = ledger.bytes(static_cast<Memory>(i));
-  plan.lines = ledger.lines();
-  plan.flops_per_token = engine->flops_per_token();
-  plan.ranks_a_group = settings.ranks_a_group;
-  plan.sent = bytes_sent(settings, engine->parameters(), num_ranks);
-  return plan;
-}
-
-double model_state_bytes(Precision precision, int stage, std::int64_t num_parameters, int ranks) {
-  const auto all = static_cast<double>(num_parameters);
-  const double share = all / ranks;
-  const zero::PlacementRow row = zero::placement_row(stage);
-  const auto held = [&](distributed::Placement placement) {
-    return placement == distributed::Placement::sharded ? share : all;
-  };
-  const ParameterBytes bytes = parameter_bytes(precision);
-  return static_cast<double>(bytes.stored) * held(row.parameters) + 4.0 * held(row.gradients) +
-         static_cast<double>(8 + bytes.master) * held(row.optimizer);
-}
-
-namespace {
-
 MemoryPlan plan_in_stage(io::Deck deck, int stage, const std::string& backend, int num_ranks, std::int64_t data_vocab) {
   deck.zero.stage = stage;
   if (stage >= 2 && deck.zero.accumulation == "local") deck.zero.accumulation = "ordered";
@@ -144,16 +65,12 @@ MemoryPlan plan_in_stage(io::Deck deck, int stage, const std::string& backend, i
 }
 
 /// The deck's train.recompute, then the values that keep fewer activations.
-std::vector<std::string> recomputes_from(const std::string& of_deck) {
-  std::vector<std::string> all = {of_deck};
+std::vector<io::WordOrNumber> recomputes_from(const io::WordOrNumber& of_deck) {
+  std::vector<io::WordOrNumber> all = {of_deck};
   if (of_deck == "none") all.emplace_back("selective");
   if (of_deck != "full") all.emplace_back("full");
   return all;
 }
-
-}  // namespace
-
-namespace {
 
 /// Doubles the micro-batch of `fit` while the plan has room, at most to a rank's share of the batch.
 void enlarge_micro_batch(Fit& fit, std::int64_t most, const DeviceAndHost& room, const auto& plan) {
@@ -181,7 +98,7 @@ std::optional<Fit> first_fit_of(const io::Deck& deck, const std::string& backend
   for (; changed.train.micro_batch >= 1; changed.train.micro_batch /= 2) {
     if (accumulated % changed.train.micro_batch != 0) break;  // the batch stays as it is
     changed.train.accumulate = accumulated / changed.train.micro_batch;
-    for (const std::string& recompute : recomputes_from(deck.train.recompute)) {
+    for (const io::WordOrNumber& recompute : recomputes_from(deck.train.recompute)) {
       changed.train.recompute = recompute;
       for (changed.zero.stage = deck.zero.stage; changed.zero.stage <= 3; ++changed.zero.stage) {
         changed.zero.accumulation = changed.zero.stage >= 2 ? "ordered" : deck.zero.accumulation;
@@ -200,25 +117,16 @@ std::optional<MemoryPlan> smallest_groups(const Fit& fit, const std::string& bac
                                           const DeviceAndHost& room) {
   io::Deck changed = fit.deck;
   const bool has_nodes = backend == "nccl" || changed.ranks_per_node > 0;
-  if (!has_nodes || fit.plan.stage == 0 || fit.plan.ranks_a_group < fit.plan.num_ranks) return std::nullopt;
+  if (!has_nodes || fit.plan.stage == 0 || fit.plan.ranks_per_group < fit.plan.num_ranks) return std::nullopt;
   const int node = train::assumed_ranks_per_node(changed);
   for (int ranks = node; ranks < fit.plan.num_ranks; ranks += node) {
     if (fit.plan.num_ranks % ranks != 0) continue;
-    changed.zero.shard_group = std::to_string(ranks);
+    changed.zero.shard_group = std::int64_t{ranks};
     const MemoryPlan plan = plan_in_stage(changed, fit.plan.stage, backend, fit.plan.num_ranks, data_vocab);
     if (plan.needed().fit(room) && 10 * plan.sent.across < 9 * sent_beyond(fit.plan, ranks)) return plan;
   }
   return std::nullopt;
 }
-
-}  // namespace
-
-std::int64_t sent_beyond(const MemoryPlan& plan, int ranks) {
-  // A rank sends equally many bytes to each other rank.
-  return plan.num_ranks == 1 ? 0 : plan.sent.all / (plan.num_ranks - 1) * (plan.num_ranks - ranks);
-}
-
-namespace {
 
 constexpr std::array<std::int64_t, 2> kBlockRows = {8192, 2048};  // of a vocabulary block: fewer make products slower
 constexpr std::int64_t kLeastOffloadMib = 32;
@@ -229,7 +137,7 @@ std::string offload_target(const io::Deck& deck) { return train::runs_on_gpus(de
 /// Of none, selective and full those that the deck does not have.
 std::vector<std::string> other_recomputes(const io::Deck& deck) {
   std::vector<std::string> others = {"none", "selective", "full"};
-  std::erase(others, deck.train.recompute);
+  std::erase(others, deck.train.recompute.word());
   return others;
 }
 
@@ -244,6 +152,88 @@ std::vector<std::int64_t> rows_of_blocks(const io::Deck& deck, std::int64_t data
 
 }  // namespace
 
+bool DeviceAndHost::fit(const DeviceAndHost& room) const {
+  return (room.device <= 0 || device <= room.device) && (room.host <= 0 || host <= room.host);
+}
+
+std::int64_t MemoryPlan::total() const {
+  std::int64_t sum = 0;
+  for (const auto value : bytes) sum += value;
+  return sum - of(Memory::disk);
+}
+
+DeviceAndHost MemoryPlan::needed() const {
+  if (!on_gpus) return {total(), total()};
+  return {total() - of(Memory::staging), of(Memory::staging)};
+}
+
+BytesSent bytes_sent(const train::Settings& settings, const ParameterTable& table, int num_ranks) {
+  const std::int64_t micro_steps = settings.batch.micro_steps;
+  const auto stored = static_cast<std::int64_t>(parameter_bytes(settings.precision).stored);
+  const bool is_local = settings.zero.accumulation == zero::Accumulation::local;
+  Gathers updated;  // weights, or gradients in stage 0
+  std::int64_t addends = 0;
+  std::int64_t reductions = 0;
+  for (const Unit& unit : table.units()) {
+    if (!unit.trainable) continue;
+    updated.elements += unit.extent;
+    ++updated.calls;
+    const int sums = unit.vocabulary == VocabularyUse::both ? 2 : 1;
+    addends += sums * unit.extent;
+    reductions += sums;
+  }
+  const std::int64_t times = is_local ? 1 : micro_steps;
+  const std::int64_t reduced = times * addends * 4;
+  const Gathers gathers = settings.zero.stage == 3 ? gathers_in_stage_3(settings, table) : updated;
+  const std::int64_t gathered_bytes =
+      gathers.elements * (settings.zero.stage == 0 ? 4 : stored);  // stage 0 gathers gradients
+  const std::int64_t group = settings.ranks_per_group;
+  const std::int64_t groups = num_ranks / group;
+  const std::int64_t to_replicas = (groups - 1) * updated.elements * 4 / num_ranks;
+  const std::int64_t reduced_across = reduced * (groups - 1) / groups;
+  return {.all = reduced / num_ranks * (num_ranks - 1) + gathered_bytes / group * (group - 1) + to_replicas,
+          .across = reduced_across + to_replicas,
+          .calls = times * reductions + gathers.calls};
+}
+
+MemoryPlan memory_plan(const train::Settings& settings, const std::string& backend, int num_ranks) {
+  MemoryLedger ledger(MemoryLedger::Mode::plan);
+  const auto mesh = distributed::make_planned_mesh(backend, num_ranks, settings.ranks_per_group, ledger, settings.comm);
+  const auto engine = train::make_evaluator(settings, mesh.mesh(), ledger);
+  MemoryPlan plan;
+  plan.on_gpus = settings.on_gpus;
+  plan.stage = settings.zero.stage;
+  plan.num_ranks = num_ranks;
+  plan.precision = settings.precision;
+  plan.micro_batch = settings.batch.micro_batch;
+  plan.num_parameters = engine->parameters().num_parameters();
+  plan.num_trainable = engine->parameters().num_trainable();
+  for (std::size_t i = 0; i < plan.bytes.size(); ++i) plan.bytes[i] = ledger.bytes(static_cast<Memory>(i));
+  plan.lines = ledger.lines();
+  plan.flops_per_token = engine->flops_per_token();
+  plan.ranks_per_group = settings.ranks_per_group;
+  plan.sent = bytes_sent(settings, engine->parameters(), num_ranks);
+  return plan;
+}
+
+double model_state_bytes(Precision precision, int stage, std::int64_t num_parameters, std::int64_t num_trainable,
+                         int ranks) {
+  const auto all = static_cast<double>(num_parameters);
+  const auto trained = static_cast<double>(num_trainable);
+  const zero::PlacementRow row = zero::placement_row(stage);
+  const auto held = [&](double elements, distributed::Placement placement) {
+    return placement == distributed::Placement::sharded ? elements / ranks : elements;
+  };
+  const ParameterBytes bytes = parameter_bytes(precision);
+  return static_cast<double>(bytes.stored) * held(all, row.parameters) + 4.0 * held(trained, row.gradients) +
+         8.0 * held(trained, row.optimizer) + static_cast<double>(bytes.master) * held(all, row.optimizer);
+}
+
+std::int64_t sent_beyond(const MemoryPlan& plan, int ranks) {
+  // A rank sends equally many bytes to each other rank.
+  return plan.num_ranks == 1 ? 0 : plan.sent.all / (plan.num_ranks - 1) * (plan.num_ranks - ranks);
+}
+
 std::string text_of(const std::vector<Change>& changes) {
   std::string text;
   for (const Change& change : changes) text += (text.empty() ? "" : " ") + change.text();
@@ -256,8 +246,9 @@ std::vector<Change> changes_between(io::Deck from, io::Deck to) {
       "zero.shard_group", "model.vocab_block", "zero.offload_optimizer", "zero.offload_parameters", "zero.offload_mib"};
   const auto value = [](const io::DeckRow& row, io::Deck& deck) {
     const io::DeckValue held = row.value_in(deck);
-    const auto* const text = std::get_if<std::string*>(&held);
-    return text != nullptr ? **text : std::to_string(*std::get<std::int64_t*>(held));
+    if (const auto* const word = std::get_if<std::string*>(&held)) return **word;
+    if (const auto* const either = std::get_if<io::WordOrNumber*>(&held)) return (*either)->text();
+    return std::to_string(*std::get<std::int64_t*>(held));
   };
   std::vector<Change> changes;
   for (const char* key : kKeys) {
@@ -315,10 +306,10 @@ std::vector<MemoryPlan> plans_of_all_stages(const io::Deck& deck, const std::str
 std::string totals_of(const io::Deck& deck, const std::string& backend, int num_ranks, std::int64_t data_vocab,
                       const DeviceAndHost& room, const SizeUnit& unit) {
   std::string table;
-  for (const std::string& recompute : recomputes_from(deck.train.recompute)) {
+  for (const io::WordOrNumber& recompute : recomputes_from(deck.train.recompute)) {
     io::Deck changed = deck;
     changed.train.recompute = recompute;
-    table += fmt::format("{:>5} {:<10} {:<12}", num_ranks, backend, recompute);
+    table += fmt::format("{:>5} {:<10} {:<12}", num_ranks, backend, recompute.text());
     for (const MemoryPlan& plan : plans_of_all_stages(changed, backend, num_ranks, data_vocab)) {
       const bool fits = (room.device > 0 || room.host > 0) && plan.needed().fit(room);
       table +=
@@ -365,7 +356,7 @@ std::vector<Alternative> alternatives(const io::Deck& deck, const std::string& b
   }
   const int node = train::assumed_ranks_per_node(deck);
   if (deck.zero.shard_group == "all" && deck.zero.stage > 0 && num_ranks > node && num_ranks % node == 0) {
-    add([&](io::Deck& changed) { changed.zero.shard_group = std::to_string(node); });
+    add([&](io::Deck& changed) { changed.zero.shard_group = std::int64_t{node}; });
   }
   return all;
 }
@@ -420,7 +411,8 @@ std::string table_of(const std::vector<MemoryPlan>& plans, const DeviceAndHost& 
   table += row_of(fmt::format("states by formula, {}", name_of(plans.front().precision)),
                   each(plans,
                        [](const MemoryPlan& plan) {
-                         return model_state_bytes(plan.precision, plan.stage, plan.num_parameters, plan.ranks_a_group);
+                         return model_state_bytes(plan.precision, plan.stage, plan.num_parameters, plan.num_trainable,
+                                                  plan.ranks_per_group);
                        }),
                   unit);
   if (room.device <= 0) return table;

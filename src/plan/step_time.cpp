@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// step_time.cpp: a step's operations, and its time from rates of the processor, the links and the disk.
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
@@ -146,14 +147,14 @@ Rates published_rates(const std::string& device, const train::Settings& settings
   rates.bus = 0.8 * gpu.bus;
   rates.host_memory = 0.8 * gpu.host_memory;
   rates.link = ranks <= kRanksPerNode ? 0.8 * gpu.link : 50e9;
-  rates.link_in_group = settings.ranks_a_group <= kRanksPerNode ? 0.8 * gpu.link : 50e9;
+  rates.link_in_group = settings.ranks_per_group <= kRanksPerNode ? 0.8 * gpu.link : 50e9;
   rates.latency_s = ranks <= kRanksPerNode ? 20e-6 : 60e-6;
   rates.overlaps = settings.zero.overlap;
   rates.source = fmt::format(
       "{}: half of the published peak, {:.0f} TFLOP/s, 80 % of its memory's {:.3g} TB/s, links of "
       "{:.0f} GB/s",
       gpu.published, rates.products / 1e12, gpu.memory / 1e12, rates.link / 1e9);
-  if (rates.link_in_group != rates.link && settings.ranks_a_group < ranks) {
+  if (rates.link_in_group != rates.link && settings.ranks_per_group < ranks) {
     rates.source += fmt::format(", of {:.0f} in a group", rates.link_in_group / 1e9);
   }
   return rates;
@@ -165,7 +166,7 @@ std::int64_t estimated_reserve(const MemoryPlan& plan) {
   constexpr std::int64_t kContext = 1536 * kMiB;
   constexpr std::int64_t kChannels = 32;
   constexpr std::int64_t kOfChannel = 16 * kMiB;  // to and from a neighbor, 4 MiB and as much again for small messages
-  const int communicators = plan.num_ranks == 1 ? 0 : plan.ranks_a_group < plan.num_ranks ? 3 : 1;
+  const int communicators = plan.num_ranks == 1 ? 0 : plan.ranks_per_group < plan.num_ranks ? 3 : 1;
   return kContext + communicators * kChannels * kOfChannel;
 }
 
@@ -207,7 +208,8 @@ StepTime step_time(const train::Settings& settings, const MemoryPlan& plan, cons
 
   const auto parameters = static_cast<double>(plan.num_parameters);
   const bool sharded = zero::placement_row(settings.zero.stage).optimizer == distributed::Placement::sharded;
-  const double updated = sharded ? parameters / plan.ranks_a_group : parameters;
+  const auto trained = static_cast<double>(plan.num_trainable);
+  const double updated = sharded ? trained / plan.ranks_per_group : trained;
   const double update_bytes =
       4.0 * 8.0 + (settings.precision == Precision::f32 ? 0.0 : stored);   // including the read for the norm
   const double added = 12.0 * updated * (settings.batch.micro_steps - 1);  // micro-steps' gradients
@@ -221,7 +223,7 @@ StepTime step_time(const train::Settings& settings, const MemoryPlan& plan, cons
     time.update = std::max(on_host, to_host * updated / rates.bus) + (4.0 * updated + added) / rates.memory;
   }
 
-  const bool has_groups = plan.ranks_a_group < plan.num_ranks;
+  const bool has_groups = plan.ranks_per_group < plan.num_ranks;
   const auto across = static_cast<double>(has_groups ? plan.sent.across : plan.sent.all);
   const auto within = static_cast<double>(plan.sent.all) - across;
   const double sent = plan.num_ranks == 1 ? 0.0
@@ -229,7 +231,7 @@ StepTime step_time(const train::Settings& settings, const MemoryPlan& plan, cons
                                                 static_cast<double>(plan.sent.calls) * rates.latency_s;
   // Each micro-step gathers the weights twice, and each gather reads weights offloaded to the host over the bus.
   const double read = settings.offload.parameters == MemorySource::Kind::host
-                          ? 2.0 * settings.batch.micro_steps * stored * parameters / plan.ranks_a_group / rates.bus
+                          ? 2.0 * settings.batch.micro_steps * stored * parameters / plan.ranks_per_group / rates.bus
                           : 0.0;
   time.hidden = rates.overlaps ? std::min(sent + read, 2.0 / 3.0 * time.products) : 0.0;
   time.communication = sent + read - time.hidden;

@@ -107,7 +107,13 @@ EngineOnRanks::EngineOnRanks(Session& session, const train::Settings& settings, 
                              const std::function<void()>& connected)
     : plan_(require_room(session, settings, data_vocab)), mesh_(session.connect(settings, ledger_)) {
   if (connected) connected();
-  engine_ = train::make_engine(settings, mesh_.mesh(), ledger_);
+  evaluator_ = train::make_evaluator(settings, mesh_.mesh(), ledger_);
+}
+
+train::Engine& EngineOnRanks::engine() const {
+  auto* const engine = dynamic_cast<train::Engine*>(evaluator_.get());
+  require(engine != nullptr, "an evaluator is to train");
+  return *engine;
 }
 
 MemoryUse::MemoryUse()

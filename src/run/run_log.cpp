@@ -56,7 +56,7 @@ const char* name_of(distributed::Placement placement) {
 
 std::string stage_line(const Banner& banner) {
   const auto row = zero::placement_row(banner.settings.zero.stage);
-  const int group = banner.settings.ranks_a_group;
+  const int group = banner.settings.ranks_per_group;
   const std::string groups =
       group == banner.comm.size() ? "" : fmt::format(" in {} groups of {}", banner.comm.size() / group, group);
   return fmt::format("ZeRO         stage {} on {} {}{}: parameters {}, gradients {}, optimizer state {}",
@@ -88,6 +88,16 @@ std::string model_line(const Banner& banner) {
       model.layers, model.dim, model.heads, model.vocab,
       model.vocab_block == 0 ? "" : fmt::format(" in blocks of {}", model.vocab_block),
       static_cast<double>(banner.parameters.num_parameters()) / 1e6, banner.parameters.num_units());
+}
+
+/// "" if every tensor is trained.
+std::string frozen_line(const Banner& banner) {
+  const std::int64_t all = banner.parameters.num_parameters();
+  const std::int64_t trained = banner.parameters.num_trainable();
+  return trained == all ? ""
+                        : fmt::format("trained      {:.2f} M of {:.2f} M parameters; frozen: {}",
+                                      static_cast<double>(trained) / 1e6, static_cast<double>(all) / 1e6,
+                                      io::joined(banner.deck.optim.freeze));
 }
 
 std::string multiplier_text(const Banner& banner) {
@@ -167,7 +177,9 @@ std::vector<std::string> lines_of(const Banner& banner) {
       fmt::format("placement    {}{}, communicator {}", banner.comm.size() > 1 ? "rank 0: " : "",
                   banner.runtime.placement(), banner.comm.description()),
       memory_line(banner)};
-  if (const std::string line = defaults_line(banner); !line.empty()) lines.push_back(line);
+  for (const std::string& line : {frozen_line(banner), defaults_line(banner)}) {
+    if (!line.empty()) lines.push_back(line);
+  }
   if (!kHostIsDevice) {
     lines.push_back("note         the GPU code has been run by emulation, never on a GPU; run tests/gpu.sh A first");
   }

@@ -54,7 +54,7 @@ class RunLog {
   RunStart& start_;
   const io::Deck& deck_ = start_.deck();
   const train::Settings& settings_ = start_.settings();
-  const train::DataSet& data_ = start_.data();
+  const data::DataSet& data_ = start_.data();
   EngineOnRanks& on_ranks_ = start_.on_ranks();
   train::Engine& engine_ = start_.engine();
   io::Log& log_ = start_.log();

@@ -24,6 +24,14 @@ namespace {
 
 constexpr const char* kTuningFile = "tuning.toml";  // a copy of run.tuning's file, beside the deck
 
+/// "wte.weight, wpe.weight, h.0.ln_1.weight and 9 more tensors"
+std::string first_of(const std::vector<std::string>& tensors) {
+  constexpr std::size_t kMost = 3;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kMost, tensors.size()); ++i) text += (i == 0 ? "" : ", ") + tensors[i];
+  return tensors.size() <= kMost ? text : fmt::format("{} and {} more tensors", text, tensors.size() - kMost);
+}
+
 }  // namespace
 
 RunStart::RunStart(Session& session, const StartedAs& started)
@@ -33,12 +41,12 @@ RunStart::RunStart(Session& session, const StartedAs& started)
       log_(session.is_first_rank() ? io::Log::on_standard_output() : io::Log()),
       run_(session, log_, started),
       provenance_(run_.provenance()) {
-  const auto vocab = distributed::agreed(control_, [&] { return train::vocab_of(deck_); });
+  const auto vocab = distributed::agreed(control_, [&] { return data::vocab_of(deck_); });
   const auto seq = distributed::agreed(control_, [&] { return train::model_config(deck_, vocab).seq; });
   notes_ = check_before_data(session, vocab);
-  data_ = train::open_data(deck_, seq, control_);
+  data_ = data::open_data(deck_, seq, control_);
   settings_ = distributed::agreed(control_, [&] {
-    train::require_whole_sample(data_, deck_, seq);
+    data::require_whole_sample(data_, deck_, seq);
     train::require_validation_data(deck_, data_);
     return train::settings_of(deck_, control_.size(), data_.vocab, data_.train->num_samples());
   });
@@ -114,7 +122,7 @@ std::string RunStart::set_aside_run_before() const {
 }
 
 std::string RunStart::other_data() const {
-  const std::string differs = resume_.source.empty() ? "" : train::difference(resume_.record.data, data_identity_);
+  const std::string differs = resume_.source.empty() ? "" : data::difference(resume_.record.data, data_identity_);
   return differs.empty() ? ""
                          : fmt::format("the training data are others than those of {}: {}", resume_.source, differs);
 }
@@ -158,8 +166,8 @@ train::ResumePoint RunStart::find_resume_point() const {
   return train::find_resume_point(deck_, record_after(0, 0, settings_.step.loss_scaler), control_);
 }
 
-std::vector<std::string> RunStart::load_resume_point() {
-  std::vector<std::string> absent;
+io::AbsentState RunStart::load_resume_point() {
+  io::AbsentState absent;
   train::read_newest(
       control_, deck_.checkpoint.resume, [&] { return resume_.source; },
       [&] { absent = train::load_state(resume_.state_file, engine(), control_); },
@@ -182,10 +190,13 @@ void RunStart::fill_state() {
   const auto absent = load_resume_point();
   const io::CheckpointRecord& saved = resume_.record;
   settings_.step.loss_scaler.restore(saved.loss_scale);
-  settings_.step.optimizer_start = absent.empty() ? saved.optimizer_start : saved.step;
+  settings_.step.optimizer_start = absent.groups.empty() ? saved.optimizer_start : saved.step;
   log_.say(fmt::format("resume       after step {}, {} tokens, from {}", saved.step, saved.tokens, resume_.source));
-  if (!absent.empty())
-    log_.say("warning      weights only: no " + absent.front() + " there, the optimizer's state begins anew");
+  if (!absent.groups.empty()) {
+    log_.say("warning      weights only: no " + absent.groups.front() + " there, the optimizer's state begins anew");
+  } else if (!absent.tensors.empty()) {
+    log_.say("note         frozen until now, the optimizer's state begins at zero: " + first_of(absent.tensors));
+  }
   const auto changes = train::changes_since(saved, record_after(0, saved.tokens, settings_.step.loss_scaler));
   for (const auto& change : changes) log_.say("note         " + change);
   const std::string other = other_data();

@@ -12,12 +12,12 @@
 #include <string>
 #include <vector>
 
+#include <kozero/data/data_check.hpp>
+#include <kozero/data/data_set.hpp>
 #include <kozero/run/engine_on_ranks.hpp>
 #include <kozero/run/provenance.hpp>
 #include <kozero/run/session.hpp>
 #include <kozero/run/train.hpp>
-#include <kozero/train/data_check.hpp>
-#include <kozero/train/data_set.hpp>
 #include <kozero/train/run_files.hpp>
 #include <kozero/train/settings.hpp>
 #include "io/run/metrics.hpp"
@@ -39,8 +39,8 @@ class RunStart {
   [[nodiscard]] distributed::Communicator& control_comm() const { return control_; }
   [[nodiscard]] io::Log& log() { return log_; }
   [[nodiscard]] RunControl& control() { return run_; }
-  [[nodiscard]] const train::DataSet& data() const { return data_; }
-  [[nodiscard]] train::DataCheck& data_check() { return *data_check_; }
+  [[nodiscard]] const data::DataSet& data() const { return data_; }
+  [[nodiscard]] data::DataCheck& data_check() { return *data_check_; }
   [[nodiscard]] const train::Settings& settings() const { return settings_; }
   [[nodiscard]] EngineOnRanks& on_ranks() { return *on_ranks_; }
   [[nodiscard]] train::Engine& engine() const { return on_ranks_->engine(); }
@@ -82,7 +82,7 @@ class RunStart {
   [[nodiscard]] train::ResumePoint find_resume_point() const;
   /// The state of the checkpoint that the run resumes from, or of a newer one if another run's trainer removes it
   /// meanwhile. Returns the names of optimizer states that the checkpoint lacks.
-  std::vector<std::string> load_resume_point();
+  io::AbsentState load_resume_point();
 
   MemoryUse memory_use_;  // first: before any allocation
   Session& session_;
@@ -94,8 +94,8 @@ class RunStart {
   RunControl run_;
   Facts provenance_;
   std::string kept_;  ///< set_aside_run_before()
-  train::DataSet data_;
-  std::optional<train::DataCheck> data_check_;
+  data::DataSet data_;
+  std::optional<data::DataCheck> data_check_;
   io::DataIdentity data_identity_;
   std::map<std::string, std::string> small_files_;
   train::Settings settings_;

@@ -80,7 +80,7 @@ plan::MemoryPlan Session::plan_of(train::Settings settings) {
 }
 
 distributed::MeshCommunicators Session::connect(const train::Settings& settings, MemoryLedger& ledger) {
-  return distributed::make_mesh(backend(), ranks_, settings.ranks_a_group, ledger, options());
+  return distributed::make_mesh(backend(), ranks_, settings.ranks_per_group, ledger, options());
 }
 
 }  // namespace kozero::run

@@ -86,6 +86,55 @@ std::string require_disk(const io::Deck& deck, std::int64_t vocab) {
   throw Error(Failure::write, text);
 }
 
+/// What a run's cut into granules and its order of additions cost, or give up: lines for the log.
+std::vector<std::string> notes_on_sums(const train::Settings& settings, const io::Deck& deck, int ranks,
+                                       bool on_one_node) {
+  std::vector<std::string> notes;
+  if (kernels::products_depend_on_threads()) {
+    notes.push_back(fmt::format(
+        "note         run.products = \"library\": products by {}, whose bits depend on the number of threads "
+        "({} per rank)",
+        kernels::product_library(), Device().concurrency()));
+  }
+  const train::BatchSizes& sizes = settings.batch;
+  const auto granules = [&](std::int64_t micro_batch) {
+    return data::Granules({0, sizes.global_batch}, micro_batch).count();
+  };
+  if (const std::int64_t rest = granules(sizes.micro_batch) % ranks; rest > 0) {
+    std::int64_t even = 0;  // the nearest that gives all ranks work
+    for (std::int64_t off = 1; even == 0 && off < sizes.global_batch; ++off) {
+      for (const std::int64_t other : {sizes.micro_batch - off, sizes.micro_batch + off}) {
+        if (even == 0 && other > 0 && other <= sizes.global_batch && granules(other) % ranks == 0) even = other;
+      }
+    }
+    notes.push_back(fmt::format(
+        "note         {} of {} ranks {} no work in the last micro-step of each step: {} sequences make {} granules of "
+        "train.micro_batch = {}; {}",
+        ranks - rest, ranks, ranks - rest == 1 ? "has" : "have", sizes.global_batch, granules(sizes.micro_batch),
+        sizes.micro_batch,
+        even > 0 ? fmt::format("train.micro_batch={} gives all ranks work", even)
+                 : "the batch has too few sequences for all ranks"));
+  }
+  const io::WordOrNumber& group = deck.zero.shard_group;
+  if (group == "node" && ranks > 1 && settings.ranks_per_group == 1) {
+    notes.emplace_back("note         zero.shard_group = \"node\": a node has one rank, which holds all of the state");
+  } else if (group.is_number() && group.number() > ranks) {
+    notes.push_back(fmt::format("note         zero.shard_group = {}: these are {} rank{}, one group", group.number(),
+                                ranks, ranks == 1 ? "" : "s"));
+  }
+  if (deck.zero.accumulation == "local" && ranks > 1) {
+    notes.emplace_back(
+        "note         zero.accumulation = \"local\": the bits are those of this number of ranks alone; "
+        "ordered gives the same on any");
+  } else if (sizes.micro_steps > 1 && !on_one_node && deck.zero.stage <= 1) {
+    notes.push_back(fmt::format(
+        "note         {} micro-steps per step, added over the nodes each: {} times the parameters' bytes travel; with "
+        "zero.accumulation = \"local\" it would be 2, and the bits those of this number of ranks alone",
+        sizes.micro_steps, sizes.micro_steps + 1));
+  }
+  return notes;
+}
+
 }  // namespace
 
 void require_one_world(const distributed::Environment& environment) {
@@ -127,59 +176,6 @@ void require_same_tokenizer(const io::Tokenizer& tokenizer, distributed::Communi
                        first, mine);
   });
 }
-
-namespace {
-
-/// Lines for the log on idle ranks, on bytes sent per micro-step, and on bits that depend on ranks or threads.
-std::vector<std::string> notes_on_sums(const train::Settings& settings, const io::Deck& deck, int ranks,
-                                       bool on_one_node) {
-  std::vector<std::string> notes;
-  if (kernels::products_depend_on_threads()) {
-    notes.push_back(fmt::format(
-        "note         run.products = \"library\": products by {}, whose bits depend on the number of threads "
-        "({} per rank)",
-        kernels::product_library(), Device().concurrency()));
-  }
-  const train::BatchSizes& sizes = settings.batch;
-  const auto granules = [&](std::int64_t micro_batch) {
-    return train::Granules({0, sizes.global_batch}, micro_batch).count();
-  };
-  if (const std::int64_t rest = granules(sizes.micro_batch) % ranks; rest > 0) {
-    std::int64_t even = 0;  // the nearest micro-batch that gives all ranks work
-    for (std::int64_t off = 1; even == 0 && off < sizes.global_batch; ++off) {
-      for (const std::int64_t other : {sizes.micro_batch - off, sizes.micro_batch + off}) {
-        if (even == 0 && other > 0 && other <= sizes.global_batch && granules(other) % ranks == 0) even = other;
-      }
-    }
-    notes.push_back(fmt::format(
-        "note         {} of {} ranks {} no work in the last micro-step of each step: {} sequences make {} granules of "
-        "train.micro_batch = {}; {}",
-        ranks - rest, ranks, ranks - rest == 1 ? "has" : "have", sizes.global_batch, granules(sizes.micro_batch),
-        sizes.micro_batch,
-        even > 0 ? fmt::format("train.micro_batch={} gives all ranks work", even)
-                 : "the batch has too few sequences for all ranks"));
-  }
-  const std::string& group = deck.zero.shard_group;
-  if (group == "node" && ranks > 1 && settings.ranks_a_group == 1) {
-    notes.emplace_back("note         zero.shard_group = \"node\": a node has one rank, which holds all of the state");
-  } else if (group != "all" && group != "node" && std::stoi(group) > ranks) {
-    notes.push_back(fmt::format("note         zero.shard_group = {}: these are {} rank{}, one group", group, ranks,
-                                ranks == 1 ? "" : "s"));
-  }
-  if (deck.zero.accumulation == "local" && ranks > 1) {
-    notes.emplace_back(
-        "note         zero.accumulation = \"local\": the bits are those of this number of ranks alone; "
-        "ordered gives the same on any");
-  } else if (sizes.micro_steps > 1 && !on_one_node && deck.zero.stage <= 1) {
-    notes.push_back(fmt::format(
-        "note         {} micro-steps per step, added over the nodes each: {} times the parameters' bytes travel; with "
-        "zero.accumulation = \"local\" it would be 2, and the bits those of this number of ranks alone",
-        sizes.micro_steps, sizes.micro_steps + 1));
-  }
-  return notes;
-}
-
-}  // namespace
 
 std::vector<std::string> check_before_data(Session& session, std::int64_t vocab) {
   distributed::Communicator& comm = session.control();

@@ -104,8 +104,8 @@ void TrainingRun::run_to_the_end() {
 
 void TrainingRun::train_all_steps() {
   const Phase phase("training");
-  const train::SampleSource& source = *start_.data().train;
-  const train::Sampler sampler(settings_.seed, source.num_samples(), settings_.batch.global_batch);
+  const data::SampleSource& source = *start_.data().train;
+  const data::Sampler sampler(settings_.seed, source.num_samples(), settings_.batch.global_batch);
   engine_.train_on(sampler, source, settings_.step);
   std::optional<io::MetricsFile> metrics = start_.open_metrics();
   const std::int64_t first = start_.step() + 1;

@@ -13,13 +13,13 @@
 #include <kozero/core/device.hpp>
 #include <kozero/core/disk_memory.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/data/data_check.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/run/session.hpp>
 #include <kozero/run/unsaved_run.hpp>
 #include <kozero/run/weights_source.hpp>
 #include <kozero/train/checkpoint.hpp>
-#include <kozero/train/data_check.hpp>
 #include <kozero/train/run_files.hpp>
 #include "io/checkpoint/checkpoint.hpp"
 #include "io/posix/file.hpp"
@@ -37,54 +37,7 @@ io::Deck without_saving(io::Deck deck) {
   return deck;
 }
 
-}  // namespace
-
-train::DataSet open_data_of(const io::Deck& deck, distributed::Communicator& comm) {
-  const auto seq = distributed::agreed(comm, [&] { return train::model_config(deck, train::vocab_of(deck)).seq; });
-  train::DataSet data = train::open_data(deck, seq, comm);
-  distributed::agreed(comm, [&] { train::require_whole_sample(data, deck, seq); });
-  return data;
-}
-
-std::vector<HashedTensor> state_hashes(train::Engine& engine) {
-  const auto& tensors = engine.parameters().tensors();
-  std::vector<HashedTensor> state;
-  std::vector<std::uint64_t> mine;
-  for (const auto& group : train::owned_state(engine)) {
-    for (const auto& tensor : tensors) state.push_back({group.name + "/" + tensor.name, 0});
-    mine.resize(state.size());
-    const std::span<std::uint64_t> of_group = std::span(mine).last(tensors.size());
-    for (const auto& shard : group.shards) {
-      zero::add_tensor_hashes(engine.parameters(), shard.unit, shard.begin, shard.values, of_group);
-    }
-  }
-  const auto all = distributed::from_all_ranks(engine.comm(), mine);
-  for (std::size_t i = 0; i < all.size(); ++i) state[i % mine.size()].hash += all[i];
-  return state;
-}
-
-UnsavedRun::UnsavedRun(Session& session, io::Deck deck, const train::DataSet& data,
-                       const std::optional<io::FoundCheckpoint>& start)
-    : settings_(distributed::agreed(session.control(),
-                                    [&] {
-                                      return train::settings_of(without_saving(deck), session.control().size(),
-                                                                data.vocab, data.train->num_samples());
-                                    })),
-      on_ranks_(session, settings_, data.vocab) {
-  if (start) {
-    train::load_state(start->folder + "/" + io::kStateFile, engine(), session.control());
-    settings_.step.optimizer_start = start->manifest.record.optimizer_start;
-    settings_.step.loss_scaler.restore(start->manifest.record.loss_scale);
-  } else {
-    begin_weights(deck, engine(), *mesh().all);
-  }
-  sampler_.emplace(settings_.seed, data.train->num_samples(), settings_.batch.global_batch);
-  engine().train_on(*sampler_, *data.train, settings_.step);
-}
-
-namespace {
-
-/// A step's numbers in metrics.jsonl; nullopt if not finite.
+/// What metrics.jsonl says of a step; nothing where the number was not finite.
 struct Logged {
   std::optional<double> loss;
   std::optional<double> grad_norm;
@@ -242,15 +195,15 @@ class Replay {
   std::string run_;
   std::int64_t step_;
   std::map<std::int64_t, Logged> logged_;
-  train::DataSet data_;
+  data::DataSet data_;
 };
 
 void Replay::say_start(const std::optional<io::FoundCheckpoint>& start) {
   say(fmt::format("step {} of {} again on {} {}, from {}", step_, run_, comm_.size(),
                   comm_.size() == 1 ? "rank" : "ranks", start ? start->folder : "the run's beginning"));
   if (!start) return;
-  const auto mine = train::DataCheck({data_.train_shards}, comm_).identity(comm_);
-  const std::string differs = train::difference(start->manifest.record.data, mine);
+  const auto mine = data::DataCheck({data_.train_shards}, comm_).identity(comm_);
+  const std::string differs = data::difference(start->manifest.record.data, mine);
   if (!differs.empty()) say("note         the training data are others than those of the checkpoint: " + differs);
 }
 
@@ -305,6 +258,49 @@ std::string Replay::execute() {
 }
 
 }  // namespace
+
+data::DataSet open_data_of(const io::Deck& deck, distributed::Communicator& comm) {
+  const auto seq = distributed::agreed(comm, [&] { return train::model_config(deck, data::vocab_of(deck)).seq; });
+  data::DataSet data = data::open_data(deck, seq, comm);
+  distributed::agreed(comm, [&] { data::require_whole_sample(data, deck, seq); });
+  return data;
+}
+
+std::vector<HashedTensor> state_hashes(train::Engine& engine) {
+  const auto& tensors = engine.parameters().tensors();
+  std::vector<HashedTensor> state;
+  std::vector<std::uint64_t> mine;
+  for (const auto& group : train::owned_state(engine)) {
+    for (const auto& tensor : tensors) state.push_back({group.name + "/" + tensor.name, 0});
+    mine.resize(state.size());
+    const std::span<std::uint64_t> of_group = std::span(mine).last(tensors.size());
+    for (const auto& shard : group.shards) {
+      zero::add_tensor_hashes(engine.parameters(), shard.unit, shard.begin, shard.values, of_group);
+    }
+  }
+  const auto all = distributed::from_all_ranks(engine.comm(), mine);
+  for (std::size_t i = 0; i < all.size(); ++i) state[i % mine.size()].hash += all[i];
+  return state;
+}
+
+UnsavedRun::UnsavedRun(Session& session, io::Deck deck, const data::DataSet& data,
+                       const std::optional<io::FoundCheckpoint>& start)
+    : settings_(distributed::agreed(session.control(),
+                                    [&] {
+                                      return train::settings_of(without_saving(deck), session.control().size(),
+                                                                data.vocab, data.train->num_samples());
+                                    })),
+      on_ranks_(session, settings_, data.vocab) {
+  if (start) {
+    train::load_state(start->folder + "/" + io::kStateFile, engine(), session.control());
+    settings_.step.optimizer_start = start->manifest.record.optimizer_start;
+    settings_.step.loss_scaler.restore(start->manifest.record.loss_scale);
+  } else {
+    begin_weights(deck, engine(), *mesh().all);
+  }
+  sampler_.emplace(settings_.seed, data.train->num_samples(), settings_.batch.global_batch);
+  engine().train_on(*sampler_, *data.train, settings_.step);
+}
 
 std::int64_t ranks_of_run(const std::string& run) { return ranks_of(run, io::read_deck(run + "/" + train::kDeckFile)); }
 

@@ -52,16 +52,6 @@ WeightsSource found(const std::string& path, train::Which which) {
   return source;
 }
 
-}  // namespace
-
-io::Deck on_any_ranks(io::Deck deck, const std::vector<std::string>& overrides) {
-  const auto names_group = [](const std::string& override) { return override.starts_with("zero.shard_group="); };
-  if (std::ranges::none_of(overrides, names_group)) deck.zero.shard_group = io::Deck().zero.shard_group;
-  return deck;
-}
-
-namespace {
-
 bool names_device(const std::string& override) {
   return override.starts_with("run.device=") || override.starts_with("run.products=") ||
          override.starts_with("run.tuning=");
@@ -80,13 +70,13 @@ void require_same_bytes(const huggingface::FolderWeights& folder, const WeightsS
   });
 }
 
-void load_folder(const WeightsSource& source, train::Engine& engine, distributed::Communicator& comm) {
+void load_folder(const WeightsSource& source, train::Evaluator& evaluator, distributed::Communicator& comm) {
   const auto folder = distributed::agreed(comm, [&] {
-    return std::make_unique<huggingface::FolderWeights>(source.path, engine.config(), engine.parameters());
+    return std::make_unique<huggingface::FolderWeights>(source.path, evaluator.config(), evaluator.parameters());
   });
   require_same_bytes(*folder, source, comm);
   distributed::agreed(comm, [&] {
-    for (const auto& shard : train::shards_of(engine.master())) {
+    for (const auto& shard : train::shards_of(evaluator.master())) {
       train::HostRanges one({shard});
       folder->read(one.named<float>().front());
       one.store();
@@ -94,92 +84,8 @@ void load_folder(const WeightsSource& source, train::Engine& engine, distributed
     }
     folder->require_unchanged();
   });
-  engine.publish();
+  evaluator.publish();
 }
-
-}  // namespace
-
-WeightsSource find_weights(const std::string& path, distributed::Communicator& comm, train::Which which) {
-  const std::string first = comm.broadcast_control(path);
-  WeightsSource source = distributed::agreed(comm, [&] {
-    if (path != first) {
-      throw Error(Failure::deck, "ranks 0 and " + std::to_string(comm.rank()) + " were given other weights: " + first +
-                                     " and " + path);
-    }
-    if (comm.rank() != 0) return WeightsSource();
-    return train::find_beside_trainer(path, [&] { return found(path, which); });
-  });
-  source.kind = distributed::broadcast_value(comm, source.kind);
-  for (std::string* text :
-       {&source.path, &source.model, &source.deck, &source.deck_text, &source.tokenizer, &source.no_tokenizer}) {
-    *text = comm.broadcast_control(*text);
-  }
-  return source;
-}
-
-model::Config shape_of(const WeightsSource& source) { return train::config_of(source.model, source.path); }
-
-void require_tensors(const WeightsSource& source, const model::Config& config, const ParameterTable& table,
-                     distributed::Communicator& comm) {
-  if (source.kind != Kind::hugging_face) return;
-  distributed::agreed(comm, [&] { huggingface::FolderWeights(source.path, config, table); });
-}
-
-io::Deck deck_of(const WeightsSource& source, const std::vector<std::string>& overrides) {
-  if (!source.deck.empty()) {
-    const io::Deck deck = on_any_ranks(io::parse_deck(source.deck_text, source.deck, overrides), overrides);
-    const bool named = std::any_of(overrides.begin(), overrides.end(), names_device);
-    return named ? deck : without_device(deck);
-  }
-  const std::string run_dir = "runs/" + name_of_folder(source.path);
-  const io::Deck plain = huggingface::imported_deck(shape_of(source), run_dir, source.tokenizer);
-  return io::parse_deck(io::resolved_text(plain), source.path, overrides);
-}
-
-const char* name_of(WeightsSource::Kind kind) {
-  if (kind == Kind::hugging_face) return "Hugging Face folder";
-  return kind == Kind::checkpoint ? "checkpoint" : "weights file";
-}
-
-void load(const std::string& path, WeightsSource& source, train::Engine& engine, distributed::Communicator& comm) {
-  if (source.kind == Kind::hugging_face) return load_folder(source, engine, comm);
-  train::read_newest(
-      comm, path, [&] { return source.path; },
-      [&] { train::load_weights(io::verify(comm, source.path).state_file(), engine, comm); },
-      [&] { source = find_weights(path, comm); });
-}
-
-TrainedModel::TrainedModel(const std::string& path, const std::vector<std::string>& overrides,
-                           const distributed::Environment& environment, train::Use use)
-    : session_(environment,
-               [&](distributed::Communicator& comm) {
-                 source_ = find_weights(path, comm);
-                 return distributed::agreed(comm, [&] { return deck_of(source_, overrides); });
-               }),
-      settings_(distributed::agreed(session_.control(),
-                                    [&] {
-                                      train::Settings settings =
-                                          train::settings_of(session_.deck(), environment.size(), 0, 0);
-                                      settings.use = use;
-                                      settings.precision = Precision::f32;
-                                      return settings;
-                                    })),
-      on_ranks_(session_, settings_, 0, [&] {
-        require_tensors(source_, settings_.model, model::make_model<float>(settings_.model)->parameters(),
-                        session_.control());
-      }) {
-  load(path, source_, engine(), session_.control());
-}
-
-void TrainedModel::accept_vocabulary(std::int64_t ids) const {
-  if (ids <= settings_.model.vocab) return;
-  throw Error(Failure::deck,
-              "the tokenizer has " + std::to_string(ids) + " ids, more than the " +
-                  std::to_string(settings_.model.vocab) + " of " + source_.path,
-              Error::Seen::by_all_ranks);
-}
-
-namespace {
 
 std::string named(const io::Deck& deck) { return "model.init = \"" + deck.model.init + "\""; }
 
@@ -223,7 +129,7 @@ std::int64_t ids_of(const std::string& tokenizer) {
 }
 
 void choose_tokenizer(io::Deck& deck, const WeightsSource& source) {
-  const bool reads_text = !deck.data.text.empty();
+  const bool reads_text = deck.data.has_text();
   if (!reads_text && deck.data.tokens.empty()) return;
   if (!deck.is_set("data.tokenizer")) {
     if (source.tokenizer.empty() && reads_text) {
@@ -244,6 +150,93 @@ void choose_tokenizer(io::Deck& deck, const WeightsSource& source) {
 
 }  // namespace
 
+io::Deck on_any_ranks(io::Deck deck, const std::vector<std::string>& overrides) {
+  const auto names_group = [](const std::string& override) { return override.starts_with("zero.shard_group="); };
+  if (std::ranges::none_of(overrides, names_group)) deck.zero.shard_group = io::Deck().zero.shard_group;
+  return deck;
+}
+
+WeightsSource find_weights(const std::string& path, distributed::Communicator& comm, train::Which which) {
+  const std::string first = comm.broadcast_control(path);
+  WeightsSource source = distributed::agreed(comm, [&] {
+    if (path != first) {
+      throw Error(Failure::deck, "ranks 0 and " + std::to_string(comm.rank()) + " were given other weights: " + first +
+                                     " and " + path);
+    }
+    if (comm.rank() != 0) return WeightsSource();
+    return train::find_beside_trainer(path, [&] { return found(path, which); });
+  });
+  source.kind = distributed::broadcast_value(comm, source.kind);
+  for (std::string* text :
+       {&source.path, &source.model, &source.deck, &source.deck_text, &source.tokenizer, &source.no_tokenizer}) {
+    *text = comm.broadcast_control(*text);
+  }
+  return source;
+}
+
+model::Config shape_of(const WeightsSource& source) { return train::config_of(source.model, source.path); }
+
+void require_tensors(const WeightsSource& source, const model::Config& config, const ParameterTable& table,
+                     distributed::Communicator& comm) {
+  if (source.kind != Kind::hugging_face) return;
+  distributed::agreed(comm, [&] { huggingface::FolderWeights(source.path, config, table); });
+}
+
+io::Deck deck_of(const WeightsSource& source, const std::vector<std::string>& overrides) {
+  if (!source.deck.empty()) {
+    const io::Deck deck = on_any_ranks(io::parse_deck(source.deck_text, source.deck, overrides), overrides);
+    const bool named = std::any_of(overrides.begin(), overrides.end(), names_device);
+    return named ? deck : without_device(deck);
+  }
+  const std::string run_dir = "runs/" + name_of_folder(source.path);
+  const io::Deck plain = huggingface::imported_deck(shape_of(source), run_dir, source.tokenizer);
+  return io::parse_deck(io::resolved_text(plain), source.path, overrides);
+}
+
+const char* name_of(WeightsSource::Kind kind) {
+  if (kind == Kind::hugging_face) return "Hugging Face folder";
+  return kind == Kind::checkpoint ? "checkpoint" : "weights file";
+}
+
+void load(const std::string& path, WeightsSource& source, train::Evaluator& evaluator,
+          distributed::Communicator& comm) {
+  if (source.kind == Kind::hugging_face) return load_folder(source, evaluator, comm);
+  train::read_newest(
+      comm, path, [&] { return source.path; },
+      [&] { train::load_weights(io::verify(comm, source.path).state_file(), evaluator, comm); },
+      [&] { source = find_weights(path, comm); });
+}
+
+TrainedModel::TrainedModel(const std::string& path, const std::vector<std::string>& overrides,
+                           const distributed::Environment& environment, train::Use use)
+    : session_(environment,
+               [&](distributed::Communicator& comm) {
+                 source_ = find_weights(path, comm);
+                 return distributed::agreed(comm, [&] { return deck_of(source_, overrides); });
+               }),
+      settings_(distributed::agreed(session_.control(),
+                                    [&] {
+                                      train::Settings settings =
+                                          train::settings_of(session_.deck(), environment.size(), 0, 0);
+                                      settings.use = use;
+                                      settings.precision = Precision::f32;
+                                      return settings;
+                                    })),
+      on_ranks_(session_, settings_, 0, [&] {
+        require_tensors(source_, settings_.model, model::make_model<float>(settings_.model)->parameters(),
+                        session_.control());
+      }) {
+  load(path, source_, evaluator(), session_.control());
+}
+
+void TrainedModel::accept_vocabulary(std::int64_t ids) const {
+  if (ids <= settings_.model.vocab) return;
+  throw Error(Failure::deck,
+              "the tokenizer has " + std::to_string(ids) + " ids, more than the " +
+                  std::to_string(settings_.model.vocab) + " of " + source_.path,
+              Error::Seen::by_all_ranks);
+}
+
 io::Deck with_initial_model(io::Deck deck, distributed::Communicator& comm) {
   if (deck.model.init == train::kRandom) return deck;
   const WeightsSource source = find_weights(deck.model.init, comm);
@@ -257,13 +250,13 @@ io::Deck with_initial_model(io::Deck deck, distributed::Communicator& comm) {
   return deck;
 }
 
-std::string begin_weights(const io::Deck& deck, train::Engine& engine, distributed::Communicator& control) {
+std::string begin_weights(const io::Deck& deck, train::Evaluator& evaluator, distributed::Communicator& control) {
   if (deck.model.init == train::kRandom) {
-    engine.initialise(static_cast<std::uint64_t>(deck.run.seed));
+    evaluator.initialise(static_cast<std::uint64_t>(deck.run.seed));
     return "";
   }
   WeightsSource source = find_weights(deck.model.init, control);
-  load(deck.model.init, source, engine, control);
+  load(deck.model.init, source, evaluator, control);
   return fmt::format("init         weights of {} ({}), a fresh optimizer", source.path, name_of(source.kind));
 }
 

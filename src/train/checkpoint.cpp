@@ -11,7 +11,6 @@
 #include <kozero/core/host.hpp>
 #include <kozero/core/parameter_table.hpp>
 #include <kozero/distributed/agreement.hpp>
-#include <kozero/distributed/communicator.hpp>
 #include <kozero/distributed/wait_clock.hpp>
 #include <kozero/train/checkpoint.hpp>
 #include <kozero/train/run_files.hpp>
@@ -83,49 +82,6 @@ void copy(float* to, const Vector<float>& from) {
               Error::Seen::by_all_ranks);
 }
 
-}  // namespace
-
-Staging::Staging(std::vector<StateGroup> groups, std::int64_t limit_mib, MemoryLedger& ledger)
-    : groups_(std::move(groups)) {
-  std::int64_t extent = 0;
-  for_each_shard(groups_, [&](const DeviceRange& shard, std::int64_t) {
-    require(shard.values.extent(0) % kAlignment == 0, "Staging: a shard is no multiple of 64 elements");
-    extent += static_cast<std::int64_t>(shard.values.extent(0));
-  });
-  bytes_ = extent * static_cast<std::int64_t>(sizeof(float));
-  if (limit_mib > 0 && bytes_ > limit_mib * kMiB) refuse(limit_mib, bytes_);
-  ledger.book(Memory::staging, "checkpoint staging", bytes_);
-  if (ledger.plans_only() || extent == 0) return;
-  memory_ = decltype(memory_)(Kokkos::view_alloc("kozero::train::staging", Kokkos::WithoutInitializing),
-                              static_cast<std::size_t>(extent));
-  float* memory = memory_.data();
-  for_each_block("kozero::train::first_touch", extent,
-                 [=](std::int64_t first, std::int64_t count) { std::fill_n(memory + first, count, 0.0F); });
-}
-
-void Staging::capture() {
-  Device().fence("kozero::train::capture");
-  for_each_shard(groups_,
-                 [&](const DeviceRange& shard, std::int64_t first) { copy(memory_.data() + first, shard.values); });
-  Host().fence("kozero::train::capture");
-}
-
-std::vector<io::TensorGroup<const float>> Staging::groups() const {
-  std::vector<io::TensorGroup<const float>> all;
-  for (const auto& group : groups_) all.push_back({group.name, {}});
-  std::int64_t first = 0;
-  for (std::size_t i = 0; i < groups_.size(); ++i) {
-    for (const auto& shard : groups_[i].shards) {
-      const auto extent = shard.values.extent(0);
-      all[i].ranges.push_back({shard.unit, shard.begin, HostVector<const float>(memory_.data() + first, extent)});
-      first += static_cast<std::int64_t>(extent);
-    }
-  }
-  return all;
-}
-
-namespace {
-
 std::string group_of(const optim::NamedState& state) { return "optimizer/" + state.name; }
 
 /// All ranges of a state that this rank holds.
@@ -158,103 +114,10 @@ void compare(std::vector<std::string>& differences, const std::string& what, con
   if (was != now) differences.push_back(difference_text(what, was, now));
 }
 
-}  // namespace
-
-std::vector<StateGroup> owned_state(const Engine& engine) {
-  const auto& master = engine.master();
-  std::vector<StateGroup> groups = {{io::kParameterGroup, owned_shards(master)}};
-  for (const auto& state : engine.optimizer_states()) {
-    auto& shards = groups.emplace_back(StateGroup{group_of(state), {}}).shards;
-    if (master.mesh().is_first_group()) shards = owned(state, engine.update_ranges(), master.layout().shards());
-  }
-  return groups;
-}
-
-io::Ties ties_of(const Engine& engine) {
-  return engine.config().tie_embeddings ? io::tied_head(engine.parameters()) : io::Ties();
-}
-
-io::CheckpointContents contents_of(const Engine& engine, const io::CheckpointRecord& record,
-                                   const std::map<std::string, std::string>& texts, std::vector<HostRanges>& shards) {
-  io::CheckpointContents contents{record, {}, texts, ties_of(engine)};
-  for (const auto& group : owned_state(engine)) {
-    shards.emplace_back(group.shards).fetch();
-    contents.groups.push_back({group.name, shards.back().named<const float>()});
-  }
-  return contents;
-}
-
-std::int64_t save_checkpoint(const std::string& folder, Engine& engine, const io::CheckpointRecord& record,
-                             const std::map<std::string, std::string>& texts) {
-  std::vector<HostRanges> shards;
-  const auto contents = contents_of(engine, record, texts, shards);
-  return io::write_checkpoint(engine.comm(), folder, engine.parameters(), contents);
-}
-
-std::vector<std::string> load_state(const std::string& file, Engine& engine, distributed::Communicator& control) {
-  std::vector<HostRanges> ranges = {HostRanges(shards_of(engine.master()))};
-  std::vector<io::TensorGroup<float>> groups = {{io::kParameterGroup, ranges[0].named<float>()}};
-  for (const auto& state : engine.optimizer_states()) {
-    ranges.emplace_back(held(state, engine.update_ranges()));
-    groups.push_back({group_of(state), ranges.back().named<float>()});
-  }
-  const auto absent = io::read_tensor_file(control, file, engine.parameters(), groups);
-  for (std::size_t i = 0; i < (absent.empty() ? ranges.size() : 1); ++i) ranges[i].store();
-  engine.publish();
-  return absent;
-}
-
-std::string identity_of(const io::Tokenizer* tokenizer) {
-  if (tokenizer == nullptr) return "none";
-  std::string bytes;
-  for (Token id = 0; id < tokenizer->vocab_size(); ++id) {
-    const std::string token = tokenizer->decode(std::vector<Token>{id});
-    bytes += std::to_string(token.size()) + ":" + token;
-  }
-  return fmt::format("{} {}", tokenizer->name(), io::xxh3_128(bytes));
-}
-
-namespace {
-
 std::string library_of_products() {
   const std::string unit = kHostIsDevice ? kernels::product_instructions() : tuning_of_this_device().device;
   return kernels::product_library() + (unit.empty() ? "" : ", " + unit);
 }
-
-}  // namespace
-
-std::map<std::string, std::string> exactness_of(const Settings& settings, const distributed::Communicator& comm) {
-  const bool local = settings.zero.accumulation == zero::Accumulation::local;
-  std::map<std::string, std::string> all = {{"train.micro_batch", std::to_string(settings.batch.micro_batch)},
-                                            {"train.precision", name_of(settings.precision)},
-                                            {kVocabBlock, std::to_string(settings.model.vocab_block)},
-                                            {kAccumulation, local ? "local" : "ordered"},
-                                            {kOrderOfSums, comm.adds_in_order() ? kRankOrder : comm.name()},
-                                            {"products", with_stored_type(settings.precision, [](auto type) {
-                                               return kernels::multiplier<decltype(type)>();
-                                             })}};
-  if (!kHostIsDevice || kernels::products_depend_on_threads()) all["the library of products"] = library_of_products();
-  if (local || !comm.adds_in_order()) all["the number of ranks"] = std::to_string(comm.size());
-  if (!comm.adds_in_order()) all["zero.shard_group, in ranks"] = std::to_string(settings.ranks_a_group);
-  if (kernels::products_depend_on_threads()) {
-    all[kNumberOfThreads] = std::to_string(Device().concurrency());
-  }
-  return all;
-}
-
-io::CheckpointRecord record_of(const io::Deck& deck, const Settings& settings, const DataSet& data,
-                               const std::string& folder) {
-  return {.optimizer_start = settings.step.optimizer_start,
-          .seed = settings.seed,
-          .global_batch = settings.batch.global_batch,
-          .num_samples = data.train->num_samples(),
-          .model = model_json(settings.model),
-          .tokenizer = identity_of(data.tokenizer.get()),
-          .deck = io::resolved_text(resolved_deck(deck, settings, folder)),
-          .loss_scale = settings.step.loss_scaler.state()};
-}
-
-namespace {
 
 /// Texts "optim.lr is 5e-4 and was 2e-3 at step 28".
 class Changes {
@@ -316,7 +179,136 @@ void compare_decks(Changes& changes, const io::CheckpointRecord& saved, const io
 
 std::string named_tuning(const std::string& hash) { return hash.empty() ? "none" : hash; }
 
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kLook{100};  // longest polling interval of a wait
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
 }  // namespace
+
+Staging::Staging(std::vector<StateGroup> groups, std::int64_t limit_mib, MemoryLedger& ledger)
+    : groups_(std::move(groups)) {
+  std::int64_t extent = 0;
+  for_each_shard(groups_, [&](const DeviceRange& shard, std::int64_t) {
+    require(shard.values.extent(0) % kAlignment == 0, "Staging: a shard is no multiple of 64 elements");
+    extent += static_cast<std::int64_t>(shard.values.extent(0));
+  });
+  bytes_ = extent * static_cast<std::int64_t>(sizeof(float));
+  if (limit_mib > 0 && bytes_ > limit_mib * kMiB) refuse(limit_mib, bytes_);
+  ledger.book(Memory::staging, "checkpoint staging", bytes_);
+  if (ledger.plans_only() || extent == 0) return;
+  memory_ = decltype(memory_)(Kokkos::view_alloc("kozero::train::staging", Kokkos::WithoutInitializing),
+                              static_cast<std::size_t>(extent));
+  float* memory = memory_.data();
+  for_each_block("kozero::train::first_touch", extent,
+                 [=](std::int64_t first, std::int64_t count) { std::fill_n(memory + first, count, 0.0F); });
+}
+
+void Staging::capture() {
+  Device().fence("kozero::train::capture");
+  for_each_shard(groups_,
+                 [&](const DeviceRange& shard, std::int64_t first) { copy(memory_.data() + first, shard.values); });
+  Host().fence("kozero::train::capture");
+}
+
+std::vector<io::TensorGroup<const float>> Staging::groups() const {
+  std::vector<io::TensorGroup<const float>> all;
+  for (const auto& group : groups_) all.push_back({group.name, {}});
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    for (const auto& shard : groups_[i].shards) {
+      const auto extent = shard.values.extent(0);
+      all[i].ranges.push_back({shard.unit, shard.begin, HostVector<const float>(memory_.data() + first, extent)});
+      first += static_cast<std::int64_t>(extent);
+    }
+  }
+  return all;
+}
+
+std::vector<StateGroup> owned_state(const Engine& engine) {
+  const auto& master = engine.master();
+  std::vector<StateGroup> groups = {{io::kParameterGroup, owned_shards(master)}};
+  for (const auto& state : engine.optimizer_states()) {
+    auto& shards = groups.emplace_back(StateGroup{group_of(state), {}}).shards;
+    if (master.mesh().is_first_group()) shards = owned(state, engine.update_ranges(), master.layout().shards());
+  }
+  return groups;
+}
+
+io::Ties ties_of(const Evaluator& evaluator) {
+  return evaluator.config().tie_embeddings ? io::tied_head(evaluator.parameters()) : io::Ties();
+}
+
+io::CheckpointContents contents_of(const Engine& engine, const io::CheckpointRecord& record,
+                                   const std::map<std::string, std::string>& texts, std::vector<HostRanges>& shards) {
+  io::CheckpointContents contents{record, {}, texts, ties_of(engine)};
+  for (const auto& group : owned_state(engine)) {
+    shards.emplace_back(group.shards).fetch();
+    contents.groups.push_back({group.name, shards.back().named<const float>()});
+  }
+  return contents;
+}
+
+std::int64_t save_checkpoint(const std::string& folder, Engine& engine, const io::CheckpointRecord& record,
+                             const std::map<std::string, std::string>& texts) {
+  std::vector<HostRanges> shards;
+  const auto contents = contents_of(engine, record, texts, shards);
+  return io::write_checkpoint(engine.comm(), folder, engine.parameters(), contents);
+}
+
+io::AbsentState load_state(const std::string& file, Engine& engine, distributed::Communicator& control) {
+  std::vector<HostRanges> ranges = {HostRanges(shards_of(engine.master()))};
+  std::vector<io::TensorGroup<float>> groups = {{io::kParameterGroup, ranges[0].named<float>()}};
+  for (const auto& state : engine.optimizer_states()) {
+    ranges.emplace_back(held(state, engine.update_ranges()));
+    groups.push_back({group_of(state), ranges.back().named<float>()});
+  }
+  const auto absent = io::read_tensor_file(control, file, engine.parameters(), groups);
+  for (std::size_t i = 0; i < (absent.groups.empty() ? ranges.size() : 1); ++i) ranges[i].store();
+  engine.publish();
+  return absent;
+}
+
+std::string identity_of(const io::Tokenizer* tokenizer) {
+  if (tokenizer == nullptr) return "none";
+  std::string bytes;
+  for (Token id = 0; id < tokenizer->vocab_size(); ++id) {
+    const std::string token = tokenizer->decode(std::vector<Token>{id});
+    bytes += std::to_string(token.size()) + ":" + token;
+  }
+  return fmt::format("{} {}", tokenizer->name(), io::xxh3_128(bytes));
+}
+
+std::map<std::string, std::string> exactness_of(const Settings& settings, const distributed::Communicator& comm) {
+  const bool local = settings.zero.accumulation == zero::Accumulation::local;
+  std::map<std::string, std::string> all = {{"train.micro_batch", std::to_string(settings.batch.micro_batch)},
+                                            {"train.precision", name_of(settings.precision)},
+                                            {kVocabBlock, std::to_string(settings.model.vocab_block)},
+                                            {kAccumulation, local ? "local" : "ordered"},
+                                            {kOrderOfSums, comm.adds_in_order() ? kRankOrder : comm.name()},
+                                            {"products", with_stored_type(settings.precision, [](auto type) {
+                                               return kernels::multiplier<decltype(type)>();
+                                             })}};
+  if (!kHostIsDevice || kernels::products_depend_on_threads()) all["the library of products"] = library_of_products();
+  if (local || !comm.adds_in_order()) all["the number of ranks"] = std::to_string(comm.size());
+  if (!comm.adds_in_order()) all["zero.shard_group, in ranks"] = std::to_string(settings.ranks_per_group);
+  if (kernels::products_depend_on_threads()) {
+    all[kNumberOfThreads] = std::to_string(Device().concurrency());
+  }
+  return all;
+}
+
+io::CheckpointRecord record_of(const io::Deck& deck, const Settings& settings, const data::DataSet& data,
+                               const std::string& folder) {
+  return {.optimizer_start = settings.step.optimizer_start,
+          .seed = settings.seed,
+          .global_batch = settings.batch.global_batch,
+          .num_samples = data.train->num_samples(),
+          .model = model_json(settings.model),
+          .tokenizer = identity_of(data.tokenizer.get()),
+          .deck = io::resolved_text(resolved_deck(deck, settings, folder)),
+          .loss_scale = settings.step.loss_scaler.state()};
+}
 
 std::vector<std::string> changes_since(const io::CheckpointRecord& saved, const io::CheckpointRecord& mine) {
   Changes changes(saved.step);
@@ -356,15 +348,6 @@ std::vector<std::string> disagreements(const io::CheckpointRecord& saved, const 
   compare(differences, "the global batch", std::to_string(saved.global_batch), std::to_string(mine.global_batch));
   return differences;
 }
-
-namespace {
-
-using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kLook{100};  // longest polling interval of a wait
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-}  // namespace
 
 CheckpointSaver::CheckpointSaver(Engine& engine, Staging* staging, std::unique_ptr<distributed::Communicator> comm)
     : engine_(engine), staging_(staging), comm_(std::move(comm)) {}

@@ -5,8 +5,8 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/events.hpp>
+#include <kozero/data/data_set.hpp>
 #include <kozero/distributed/agreement.hpp>
-#include <kozero/train/data_set.hpp>
 #include <kozero/train/evaluation.hpp>
 #include "io/posix/readable.hpp"
 
@@ -19,40 +19,40 @@ std::int64_t spread_sample(std::int64_t i, std::int64_t count, std::int64_t tota
   return i * q + (q + (2 * i + 1) * r / count) / 2;
 }
 
-Evaluation evaluate(Engine& engine, const SampleSource& source, std::int64_t max_samples) {
-  return *evaluate(engine, source, max_samples, {});
+Evaluation evaluate(Evaluator& evaluator, const data::SampleSource& source, std::int64_t max_samples) {
+  return *evaluate(evaluator, source, max_samples, {});
 }
 
-std::optional<Evaluation> evaluate(Engine& engine, const SampleSource& source, std::int64_t max_samples,
+std::optional<Evaluation> evaluate(Evaluator& evaluator, const data::SampleSource& source, std::int64_t max_samples,
                                    const std::function<bool()>& stops) {
-  distributed::Communicator& comm = engine.comm();
+  distributed::Communicator& comm = evaluator.comm();
   const std::int64_t all = source.num_samples();
   const std::int64_t total = max_samples > 0 ? std::min(max_samples, all) : all;
-  const Granules granules(Share{0, total}, engine.loader().micro_batch());
+  const data::Granules granules(data::Share{0, total}, evaluator.loader().micro_batch());
   std::vector<double> losses;
   // Every rank makes as many calls as rank 0, since a call may gather parameters.
   for (int round = 0; round < granules.micro_steps(comm.size()); ++round) {
     if (stops && stops()) return std::nullopt;
-    const Share mine = granules.granule(std::int64_t{round} * comm.size() + comm.rank());
-    std::vector<SampleName> names;
+    const data::Share mine = granules.granule(std::int64_t{round} * comm.size() + comm.rank());
+    std::vector<data::SampleName> names;
     for (std::int64_t i = mine.first; i < mine.first + mine.count; ++i) {
-      names.push_back(SampleName{0, spread_sample(i, total, all)});
+      names.push_back(data::SampleName{0, spread_sample(i, total, all)});
     }
-    losses.push_back(engine.evaluate(engine.loader().load(source, names)));
+    losses.push_back(evaluator.evaluate(evaluator.loader().load(source, names)));
   }
-  double loss = sum_over_granules(distributed::from_all_ranks(comm, losses), comm.size(), granules.count());
+  double loss = data::sum_over_granules(distributed::from_all_ranks(comm, losses), comm.size(), granules.count());
   const std::int64_t tail = total == all ? source.tail() : 0;
   if (tail > 0) {
     const bool is_mine = comm.rank() == 0;
     const double of_tail =
-        engine.evaluate(is_mine ? engine.loader().load_tail(source) : engine.loader().load(source, {}));
+        evaluator.evaluate(is_mine ? evaluator.loader().load_tail(source) : evaluator.loader().load(source, {}));
     loss += distributed::broadcast_value(comm, of_tail);
   }
-  const std::int64_t tokens = total * engine.config().seq + tail;
+  const std::int64_t tokens = total * evaluator.config().seq + tail;
   return Evaluation{loss / static_cast<double>(tokens), tokens};
 }
 
-void require_validation_data(const io::Deck& deck, const DataSet& data) {
+void require_validation_data(const io::Deck& deck, const data::DataSet& data) {
   if (!deck.checkpoint.keep_best || data.validation != nullptr) return;
   throw Error(
       Failure::deck,
@@ -60,8 +60,8 @@ void require_validation_data(const io::Deck& deck, const DataSet& data) {
       "more text or a larger data.val_fraction");
 }
 
-Validation::Validation(const io::Deck& deck, const Settings& settings, Engine& engine, const DataSet& data)
-    : deck_(deck), settings_(settings), engine_(engine), data_(data) {}
+Validation::Validation(const io::Deck& deck, const Settings& settings, Evaluator& evaluator, const data::DataSet& data)
+    : deck_(deck), settings_(settings), evaluator_(evaluator), data_(data) {}
 
 bool Validation::due(std::int64_t step, bool is_saved) const {
   if (!possible()) return false;
@@ -71,7 +71,7 @@ bool Validation::due(std::int64_t step, bool is_saved) const {
 
 std::optional<Evaluation> Validation::measure(const std::function<bool()>& stops) const {
   const Phase phase("evaluation");
-  return evaluate(engine_, *data_.validation, deck_.train.eval_batches * settings_.batch.global_batch, stops);
+  return evaluate(evaluator_, *data_.validation, deck_.train.eval_batches * settings_.batch.global_batch, stops);
 }
 
 std::string Validation::coverage(const Evaluation& evaluation) const {

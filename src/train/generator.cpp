@@ -60,6 +60,20 @@ Token likeliest(std::span<const float> logits) {
   return best;
 }
 
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::vector<Token> from_first_rank(distributed::Communicator& comm, const std::vector<Token>& tokens) {
+  std::string bytes(tokens.size() * sizeof(Token), '\0');
+  std::memcpy(bytes.data(), tokens.data(), bytes.size());
+  bytes = comm.broadcast_control(bytes);
+  std::vector<Token> agreed(tokens.size());
+  require(bytes.size() == agreed.size() * sizeof(Token), "generation: ranks pick for other numbers of sequences");
+  std::memcpy(agreed.data(), bytes.data(), bytes.size());
+  return agreed;
+}
+
 }  // namespace
 
 Token pick_token(std::span<const float> logits, const Sampling& sampling, double uniform) {
@@ -86,11 +100,11 @@ Token pick_token(std::span<const float> logits, const Sampling& sampling, double
   return ranking[count - 1];
 }
 
-Generator::Generator(Engine& engine, std::int64_t vocab, MemoryLedger& ledger)
-    : engine_(engine),
+Generator::Generator(Evaluator& evaluator, std::int64_t vocab, MemoryLedger& ledger)
+    : evaluator_(evaluator),
       vocab_(vocab),
-      context_(ledger.take<Token>(Memory::workspace, "generation context", 1, engine.config().seq)),
-      logits_(ledger.take<float>(Memory::workspace, "generation logits", engine.config().vocab)),
+      context_(ledger.take<Token>(Memory::workspace, "generation context", 1, evaluator.config().seq)),
+      logits_(ledger.take<float>(Memory::workspace, "generation logits", evaluator.config().vocab)),
       host_context_(context_.extent(1)),
       host_logits_(logits_.extent(0)) {}
 
@@ -103,7 +117,7 @@ std::vector<Token> Generator::continued(const std::vector<Token>& prompt, std::i
     const auto logits = logits_after(tokens);
     const double uniform = uniform_of(philox(key, counter_of(static_cast<std::uint64_t>(i))).x[0]);
     const Token mine = pick_token(logits.first(static_cast<std::size_t>(vocab_)), sampling, uniform);
-    tokens.push_back(distributed::broadcast_value(engine_.comm(), mine));
+    tokens.push_back(distributed::broadcast_value(evaluator_.comm(), mine));
   }
   return {tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size()), tokens.end()};
 }
@@ -113,28 +127,10 @@ std::span<const float> Generator::logits_after(const std::vector<Token>& tokens)
   std::fill(host_context_.begin(), host_context_.end(), Token{0});
   std::copy(tokens.end() - static_cast<std::ptrdiff_t>(seen), tokens.end(), host_context_.begin());
   Kokkos::deep_copy(context_, HostMatrix<Token>(host_context_.data(), 1, host_context_.size()));
-  engine_.next_token_logits(context_, static_cast<std::int64_t>(seen), logits_);
+  evaluator_.next_token_logits(context_, static_cast<std::int64_t>(seen), logits_);
   Kokkos::deep_copy(HostVector<float>(host_logits_.data(), host_logits_.size()), logits_);
   return host_logits_;
 }
-
-namespace {
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-std::vector<Token> from_first_rank(distributed::Communicator& comm, const std::vector<Token>& tokens) {
-  std::string bytes(tokens.size() * sizeof(Token), '\0');
-  std::memcpy(bytes.data(), tokens.data(), bytes.size());
-  bytes = comm.broadcast_control(bytes);
-  std::vector<Token> agreed(tokens.size());
-  require(bytes.size() == agreed.size() * sizeof(Token), "generation: ranks pick for other numbers of sequences");
-  std::memcpy(agreed.data(), bytes.data(), bytes.size());
-  return agreed;
-}
-
-}  // namespace
 
 std::int64_t GenerationOrder::longest() const {
   std::size_t most = 0;
@@ -142,29 +138,29 @@ std::int64_t GenerationOrder::longest() const {
   return static_cast<std::int64_t>(most) + count;
 }
 
-CachedGenerator::Arrays CachedGenerator::take(Engine& engine, std::int64_t sequences, std::int64_t positions,
+CachedGenerator::Arrays CachedGenerator::take(Evaluator& evaluator, std::int64_t sequences, std::int64_t positions,
                                               MemoryLedger& ledger) {
   const std::int64_t rows = std::max(std::min(kBlockRows, positions), sequences);
-  engine.reserve_cache(ledger, {.sequences = sequences, .positions = positions, .rows = rows});
+  evaluator.reserve_cache(ledger, {.sequences = sequences, .positions = positions, .rows = rows});
   return {.tokens = ledger.take<Token>(Memory::workspace, "new tokens", rows),
           .sequences = ledger.take<std::int32_t>(Memory::workspace, "sequences of new tokens", rows),
           .positions = ledger.take<std::int32_t>(Memory::workspace, "positions of new tokens", rows),
-          .logits = ledger.take<float>(Memory::workspace, "generation logits", sequences, engine.config().vocab)};
+          .logits = ledger.take<float>(Memory::workspace, "generation logits", sequences, evaluator.config().vocab)};
 }
 
-CachedGenerator::CachedGenerator(Engine& engine, std::int64_t vocab, std::int64_t sequences, std::int64_t longest,
+CachedGenerator::CachedGenerator(Evaluator& evaluator, std::int64_t vocab, std::int64_t sequences, std::int64_t longest,
                                  MemoryLedger& ledger)
-    : engine_(engine),
+    : evaluator_(evaluator),
       vocab_(vocab),
-      positions_(std::min(longest, engine.config().seq)),
+      positions_(std::min(longest, evaluator.config().seq)),
       block_(std::min(kBlockRows, positions_)),
       slots_(static_cast<std::size_t>(sequences)),
-      arrays_(take(engine, sequences, positions_, ledger)),
+      arrays_(take(evaluator, sequences, positions_, ledger)),
       host_logits_(arrays_.logits.extent(0) * arrays_.logits.extent(1)) {}
 
-std::int64_t CachedGenerator::bytes(Engine& engine, std::int64_t sequences, std::int64_t longest) {
+std::int64_t CachedGenerator::bytes(Evaluator& evaluator, std::int64_t sequences, std::int64_t longest) {
   MemoryLedger ledger(MemoryLedger::Mode::plan);
-  static_cast<void>(take(engine, sequences, std::min(longest, engine.config().seq), ledger));
+  static_cast<void>(take(evaluator, sequences, std::min(longest, evaluator.config().seq), ledger));
   return ledger.total();
 }
 
@@ -262,7 +258,7 @@ void CachedGenerator::decode(const std::vector<HostRow>& rows, std::int64_t num_
   };
   const auto logits =
       Matrix<float>(arrays_.logits.data(), static_cast<std::size_t>(num_logits), arrays_.logits.extent(1));
-  engine_.decode(
+  evaluator_.decode(
       {sent(arrays_.tokens, tokens), {sent(arrays_.sequences, sequences), sent(arrays_.positions, positions)}}, logits);
   if (num_logits > 0) {
     Kokkos::deep_copy(HostMatrix<float>(host_logits_.data(), logits.extent(0), logits.extent(1)), logits);
@@ -281,7 +277,7 @@ void CachedGenerator::pick(const std::vector<std::size_t>& slots) {
     const std::span<const float> logits(host_logits_.data() + row * columns, static_cast<std::size_t>(vocab_));
     picked.push_back(pick_token(logits, order_->sampling, uniform_of(philox(key, counter).x[0])));
   }
-  picked = from_first_rank(engine_.comm(), picked);
+  picked = from_first_rank(evaluator_.comm(), picked);
   for (std::size_t row = 0; row < slots.size(); ++row) accept(slots[row], picked[row]);
 }
 

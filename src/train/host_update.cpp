@@ -27,9 +27,9 @@ void start_copy(DeviceCopies& copies, const Vector<T>& to, const Vector<U>& from
 }
 
 /// As many elements as fit three times into `bytes`, at most 2^22, whose floats take 16 MiB.
-std::int64_t largest_part(std::int64_t bytes, std::int64_t bytes_an_element) {
+std::int64_t largest_part(std::int64_t bytes, std::int64_t bytes_per_element) {
   constexpr std::int64_t kMost = std::int64_t{1} << 22;
-  return std::clamp(bytes / (3 * bytes_an_element) / kAlignment * kAlignment, kAlignment, kMost);
+  return std::clamp(bytes / (3 * bytes_per_element) / kAlignment * kAlignment, kAlignment, kMost);
 }
 
 }  // namespace
@@ -40,11 +40,11 @@ HostUpdate<Scalar>::HostUpdate(const std::vector<zero::UpdateRange<Scalar>>& ran
     : ranges_(ranges),
       moves_master_(!has_master<Scalar> && offload.parameters != MemorySource::Kind::host),
       moves_stored_(has_master<Scalar> && offload.parameters != MemorySource::Kind::host) {
-  const std::int64_t bytes_an_element =
+  const std::int64_t bytes_per_element =
       std::int64_t{sizeof(float)} + (moves_master_ ? sizeof(float) : 0) + (moves_stored_ ? sizeof(Scalar) : 0);
   std::vector<UnitRange> flat;
   for (const auto& owned : ranges_) flat.push_back(owned.range);
-  parts_ = parts_of(flat, largest_part(offload.bytes, bytes_an_element));
+  parts_ = parts_of(flat, largest_part(offload.bytes, bytes_per_element));
   std::int64_t extent = 0;
   for (const UpdatePart& part : parts_) extent = std::max(extent, part.extent);
   for (Buffer& buffer : buffers_) {

@@ -67,65 +67,6 @@ std::string first_of(const fs::path& folder, std::initializer_list<const char*> 
   return "";
 }
 
-}  // namespace
-
-std::vector<DeviceRange> shards_of(const distributed::DistributedArray<float>& master) {
-  std::vector<DeviceRange> shards;
-  for (const auto& range : master.layout().shards()) {
-    shards.push_back({range.unit, range.begin, master.shard(range.unit)});
-  }
-  return shards;
-}
-
-std::vector<DeviceRange> owned_shards(const distributed::DistributedArray<float>& master) {
-  return master.mesh().is_first_group() ? shards_of(master) : std::vector<DeviceRange>();
-}
-
-void save_weights(const io::HeldFolder& folder, const Engine& engine, distributed::Communicator& comm,
-                  const io::WeightsDescription& description) {
-  HostRanges shards(owned_shards(engine.master()));
-  shards.fetch();
-  try {
-    io::write_weights(comm, folder.path() + "/" + kWeightsFile, engine.parameters(), shards.named<const float>(),
-                      description, [&] { folder.require(); });
-  } catch (const Error& problem) {
-    throw folder.in_words(problem);
-  }
-}
-
-io::WeightsDescription load_weights(const std::string& path, Engine& engine, distributed::Communicator& comm) {
-  HostRanges shards(shards_of(engine.master()));
-  const auto description = io::read_weights(comm, path, engine.parameters(), shards.named<float>());
-  shards.store();
-  engine.publish();
-  return description;
-}
-
-NamedPath named_path(const std::string& given) {
-  using Kind = NamedPath::Kind;
-  const std::string path = io::without_trailing_slash(given);
-  if (fs::path(path).filename() == io::kStateFile && io::is_there(path)) {
-    return {Kind::checkpoint, folder_of(path).string()};
-  }
-  if (fs::path(path).extension() == ".toml" && !io::is_folder(path)) {
-    const bool beside_weights = holds(folder_of(path), kWeightsFile);
-    return {Kind::run, beside_weights ? folder_of(path).string() : newest_run(io::read_deck(path).run.dir).string()};
-  }
-  if (!io::is_there(path)) return {Kind::nothing, path};
-  if (!io::is_folder(path)) return {Kind::weights_file, path};
-  if (is_checkpoint(path)) return {Kind::checkpoint, path};
-  return {io::is_hugging_face_folder(path) ? Kind::hugging_face : Kind::run, path};
-}
-
-std::string newest_checkpoint(const std::string& run_folder) {
-  for (const auto& folder : io::checkpoints_in(run_folder)) {
-    if (is_checkpoint(folder)) return folder;
-  }
-  return "";
-}
-
-namespace {
-
 fs::path weights_of(const NamedPath& named, const std::string& given, Which which) {
   const bool is_run = named.kind == NamedPath::Kind::run;
   if (which == Which::best && !is_run) {
@@ -134,51 +75,6 @@ fs::path weights_of(const NamedPath& named, const std::string& given, Which whic
   if (is_run) return which == Which::best ? best_in(named.path) : latest_in(named.path);
   return named.kind == NamedPath::Kind::checkpoint ? fs::path(named.path) / io::kStateFile : fs::path(named.path);
 }
-
-}  // namespace
-
-RunFiles find_run(const std::string& path, Which which) {
-  const NamedPath named = named_path(path);
-  const fs::path weights = weights_of(named, path, which);
-  if (!io::is_there(weights.string())) {
-    throw Error(Failure::deck, path + ": no trained weights at " + weights.string() +
-                                   "; give a run's folder, a weights file, a checkpoint, a Hugging Face folder (with "
-                                   "config.json), or a deck that was trained");
-  }
-  const fs::path folder = folder_of(weights);
-  std::string tokenizer;
-  if (named.kind == NamedPath::Kind::run) tokenizer = first_of(named.path, {kTokenizerFile, kTokenizerModelFile});
-  if (tokenizer.empty()) tokenizer = first_of(folder, {kTokenizerFile, kTokenizerModelFile});
-  return {folder.string(), weights.string(), first_of(folder, {kDeckFile}), tokenizer};
-}
-
-std::string checkpoints_of(const std::string& path) noexcept {
-  try {
-    const NamedPath named = named_path(path);
-    std::string names;
-    if (named.kind != NamedPath::Kind::run) return names;
-    for (const auto& folder : io::checkpoints_in(named.path)) names += folder + '\n';
-    return names;
-  } catch (const std::exception&) {
-    return "";
-  }
-}
-
-void require_removed(distributed::Communicator& comm, const std::string& path, const std::string& read, int attempt,
-                     const Error& problem) {
-  if (!problem.seen_by_all_ranks() && comm.size() > 1) throw problem;
-  std::error_code unknown;
-  const bool gone = comm.rank() == 0 && !fs::exists(read, unknown) && !unknown;
-  if (!distributed::broadcast_value(comm, gone && !path.starts_with(read))) throw problem;
-  if (attempt < io::kMostReads) return;
-  throw Error(Failure::input,
-              fmt::format("{}: {} checkpoints in turn were removed while they were read; its trainer saves and removes "
-                          "them faster than that: raise its checkpoint.keep, or read a copy",
-                          path, attempt),
-              Error::Seen::by_all_ranks);
-}
-
-namespace {
 
 using Kind = NamedPath::Kind;
 
@@ -281,6 +177,102 @@ void refuse_disagreement(const ResumePoint& point, const io::CheckpointRecord& m
 }
 
 }  // namespace
+
+std::vector<DeviceRange> shards_of(const distributed::DistributedArray<float>& master) {
+  std::vector<DeviceRange> shards;
+  for (const auto& range : master.layout().shards()) {
+    shards.push_back({range.unit, range.begin, master.shard(range.unit)});
+  }
+  return shards;
+}
+
+std::vector<DeviceRange> owned_shards(const distributed::DistributedArray<float>& master) {
+  return master.mesh().is_first_group() ? shards_of(master) : std::vector<DeviceRange>();
+}
+
+void save_weights(const io::HeldFolder& folder, const Evaluator& evaluator, distributed::Communicator& comm,
+                  const io::WeightsDescription& description) {
+  HostRanges shards(owned_shards(evaluator.master()));
+  shards.fetch();
+  try {
+    io::write_weights(comm, folder.path() + "/" + kWeightsFile, evaluator.parameters(), shards.named<const float>(),
+                      description, [&] { folder.require(); });
+  } catch (const Error& problem) {
+    throw folder.in_words(problem);
+  }
+}
+
+io::WeightsDescription load_weights(const std::string& path, Evaluator& evaluator, distributed::Communicator& comm) {
+  HostRanges shards(shards_of(evaluator.master()));
+  const auto description = io::read_weights(comm, path, evaluator.parameters(), shards.named<float>());
+  shards.store();
+  evaluator.publish();
+  return description;
+}
+
+NamedPath named_path(const std::string& given) {
+  using Kind = NamedPath::Kind;
+  const std::string path = io::without_trailing_slash(given);
+  if (fs::path(path).filename() == io::kStateFile && io::is_there(path)) {
+    return {Kind::checkpoint, folder_of(path).string()};
+  }
+  if (fs::path(path).extension() == ".toml" && !io::is_folder(path)) {
+    const bool beside_weights = holds(folder_of(path), kWeightsFile);
+    return {Kind::run, beside_weights ? folder_of(path).string() : newest_run(io::read_deck(path).run.dir).string()};
+  }
+  if (!io::is_there(path)) return {Kind::nothing, path};
+  if (!io::is_folder(path)) return {Kind::weights_file, path};
+  if (is_checkpoint(path)) return {Kind::checkpoint, path};
+  return {io::is_hugging_face_folder(path) ? Kind::hugging_face : Kind::run, path};
+}
+
+std::string newest_checkpoint(const std::string& run_folder) {
+  for (const auto& folder : io::checkpoints_in(run_folder)) {
+    if (is_checkpoint(folder)) return folder;
+  }
+  return "";
+}
+
+RunFiles find_run(const std::string& path, Which which) {
+  const NamedPath named = named_path(path);
+  const fs::path weights = weights_of(named, path, which);
+  if (!io::is_there(weights.string())) {
+    throw Error(Failure::deck, path + ": no trained weights at " + weights.string() +
+                                   "; give a run's folder, a weights file, a checkpoint, a Hugging Face folder (with "
+                                   "config.json), or a deck that was trained");
+  }
+  const fs::path folder = folder_of(weights);
+  std::string tokenizer;
+  if (named.kind == NamedPath::Kind::run) tokenizer = first_of(named.path, {kTokenizerFile, kTokenizerModelFile});
+  if (tokenizer.empty()) tokenizer = first_of(folder, {kTokenizerFile, kTokenizerModelFile});
+  return {folder.string(), weights.string(), first_of(folder, {kDeckFile}), tokenizer};
+}
+
+std::string checkpoints_of(const std::string& path) noexcept {
+  try {
+    const NamedPath named = named_path(path);
+    std::string names;
+    if (named.kind != NamedPath::Kind::run) return names;
+    for (const auto& folder : io::checkpoints_in(named.path)) names += folder + '\n';
+    return names;
+  } catch (const std::exception&) {
+    return "";
+  }
+}
+
+void require_removed(distributed::Communicator& comm, const std::string& path, const std::string& read, int attempt,
+                     const Error& problem) {
+  if (!problem.seen_by_all_ranks() && comm.size() > 1) throw problem;
+  std::error_code unknown;
+  const bool gone = comm.rank() == 0 && !fs::exists(read, unknown) && !unknown;
+  if (!distributed::broadcast_value(comm, gone && !path.starts_with(read))) throw problem;
+  if (attempt < io::kMostReads) return;
+  throw Error(Failure::input,
+              fmt::format("{}: {} checkpoints in turn were removed while they were read; its trainer saves and removes "
+                          "them faster than that: raise its checkpoint.keep, or read a copy",
+                          path, attempt),
+              Error::Seen::by_all_ranks);
+}
 
 bool same_folder(const std::string& a, const std::string& b) {
   std::error_code ignored;

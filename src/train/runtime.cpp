@@ -68,29 +68,6 @@ std::string crowding_of(const Surroundings& given, int threads) {
          "or let them have more cores (srun --cpus-per-task, mpiexec -bind-to)";
 }
 
-}  // namespace
-
-ThreadPlacement thread_placement(const Surroundings& given) {
-  const Cores share = part_of(given.cores, given.sharer, given.sharers);
-  const CpuSet all = joined(given.cores);
-  ThreadPlacement placement;
-  placement.threads = given.asked_threads > 0 ? given.asked_threads : std::max(1, static_cast<int>(share.size()));
-  placement.crowding = crowding_of(given, placement.threads);
-  const std::string reason = reason_against_binding(given, share, placement.threads);
-  if (!reason.empty()) {
-    placement.text = threads_text(placement.threads) + " on " + named(all) + ", " + reason;
-    return placement;
-  }
-  placement.cpus.assign(static_cast<std::size_t>(placement.threads), joined(share));
-  placement.text = threads_text(placement.threads) + " bound to " + named(joined(share));
-  if (given.sharers > 1) {
-    placement.text += ", of " + as_ranges(all) + " shared by " + std::to_string(given.sharers) + " ranks";
-  }
-  return placement;
-}
-
-namespace {
-
 Surroundings surroundings_of(std::int64_t threads, const distributed::Environment& environment) {
   const char* num_threads = std::getenv("OMP_NUM_THREADS");
   const char* proc_bind = std::getenv("OMP_PROC_BIND");
@@ -121,7 +98,42 @@ void flush_denormals() {
 #endif
 }
 
+constexpr std::int64_t kLargestFile = std::int64_t{1} << 24;
+
+void require_same(const std::string& path, const std::string& what, const std::string& there, const std::string& here) {
+  if (there == here) return;
+  throw Error(Failure::input, path + ": it was made for the " + what + " \"" + there + "\", this is \"" + here +
+                                  "\"; `kozero bench tune` makes one here");
+}
+
+kernels::ProductAlgorithms algorithms_in(const std::string& text, const std::string& path) {
+  const io::TuningFile tuning = io::parse_tuning(text, path);
+  const io::TuningFile here = tuning_of_this_device();
+  require_same(path, "device", tuning.device, here.device);
+  require_same(path, "library", tuning.library, here.library);
+  return tuning.products;
+}
+
 }  // namespace
+
+ThreadPlacement thread_placement(const Surroundings& given) {
+  const Cores share = part_of(given.cores, given.sharer, given.sharers);
+  const CpuSet all = joined(given.cores);
+  ThreadPlacement placement;
+  placement.threads = given.asked_threads > 0 ? given.asked_threads : std::max(1, static_cast<int>(share.size()));
+  placement.crowding = crowding_of(given, placement.threads);
+  const std::string reason = reason_against_binding(given, share, placement.threads);
+  if (!reason.empty()) {
+    placement.text = threads_text(placement.threads) + " on " + named(all) + ", " + reason;
+    return placement;
+  }
+  placement.cpus.assign(static_cast<std::size_t>(placement.threads), joined(share));
+  placement.text = threads_text(placement.threads) + " bound to " + named(joined(share));
+  if (given.sharers > 1) {
+    placement.text += ", of " + as_ranges(all) + " shared by " + std::to_string(given.sharers) + " ranks";
+  }
+  return placement;
+}
 
 Runtime::Runtime(std::int64_t threads, const distributed::Environment& environment)
     : placement_(thread_placement(surroundings_of(threads, environment))) {
@@ -145,26 +157,6 @@ void Runtime::bind_threads() {
   });
   if (!bound) placement_.text += " (refused by the system)";
 }
-namespace {
-
-constexpr std::int64_t kLargestFile = std::int64_t{1} << 24;
-
-void require_same(const std::string& path, const std::string& what, const std::string& there, const std::string& here) {
-  if (there == here) return;
-  throw Error(Failure::input, path + ": it was made for the " + what + " \"" + there + "\", this is \"" + here +
-                                  "\"; `kozero bench tune` makes one here");
-}
-
-kernels::ProductAlgorithms algorithms_in(const std::string& text, const std::string& path) {
-  const io::TuningFile tuning = io::parse_tuning(text, path);
-  const io::TuningFile here = tuning_of_this_device();
-  require_same(path, "device", tuning.device, here.device);
-  require_same(path, "library", tuning.library, here.library);
-  return tuning.products;
-}
-
-}  // namespace
-
 io::TuningFile tuning_of_this_device() {
   const std::string gpu = device_name();  // the address follows the name
   return {kHostIsDevice ? cpu_name() : gpu.substr(0, gpu.rfind(" at ")),

@@ -32,11 +32,11 @@ std::int64_t clamped_decay(const io::Deck& deck, std::int64_t steps) {
   return std::min(deck.optim.decay_steps, steps - clamped_warmup(deck, steps));
 }
 
-model::Recompute recompute_of(const std::string& text) {
-  if (text == "none") return {};
-  if (text == "selective") return {.blocks = 1, .keeps_attention = true};
-  if (text == "full") return {.blocks = 1};
-  return {.blocks = std::stoi(text)};
+model::Recompute recompute_of(const io::WordOrNumber& value) {
+  if (value == "none") return {};
+  if (value == "selective") return {.blocks = 1, .keeps_attention = true};
+  if (value == "full") return {.blocks = 1};
+  return {.blocks = static_cast<int>(value.number())};
 }
 
 MemorySource::Kind offload_kind(const io::Deck& deck, const char* key, const std::string& name) {
@@ -61,66 +61,6 @@ Offload offload_of(const io::Deck& deck) {
   offload.bytes = deck.zero.offload_mib << 20;
   return offload;
 }
-
-}  // namespace
-
-std::int64_t total_steps(const io::Deck& deck, std::int64_t num_samples, std::int64_t global_batch) {
-  if (deck.run.epochs == 0) return deck.run.steps;
-  return std::max<std::int64_t>(1, deck.run.epochs * ceil_div(num_samples, global_batch));
-}
-
-optim::ScheduleConfig schedule_of(const io::Deck& deck, double rate_factor, std::int64_t steps) {
-  return {.kind = deck.optim.schedule,
-          .lr = deck.optim.lr * rate_factor,
-          .min_lr = deck.optim.min_lr * rate_factor,
-          .warmup_steps = clamped_warmup(deck, steps),
-          .decay_steps = clamped_decay(deck, steps),
-          .total_steps = steps};
-}
-
-distributed::CommunicatorOptions communicator_options(const io::Deck& deck) {
-  const int held = std::max(recompute_of(deck.train.recompute).blocks, 1);
-  const bool has_groups = deck.zero.stage > 0 && deck.zero.shard_group != "all";
-  return {.timeout_s = deck.comm.timeout_s,
-          .under_way = zero::collectives_under_way(static_cast<int>(deck.zero.prefetch_units) + held - 1),
-          .deterministic = deck.run.deterministic,
-          .exact = deck.comm.exact,
-          .communicators = has_groups ? 3 : 1};
-}
-
-bool runs_on_gpus(const io::Deck& deck) { return deck.plans_for_gpus || !kHostIsDevice; }
-
-int assumed_ranks_per_node(const io::Deck& deck) {
-  constexpr int kUsual = 8;  // GPUs per server
-  return deck.ranks_per_node > 0 ? deck.ranks_per_node : kUsual;
-}
-
-int ranks_a_group(const io::Deck& deck, int num_ranks) {
-  const std::string& text = deck.zero.shard_group;
-  if (text == "all") return num_ranks;
-  const bool by_node = text == "node";
-  const int ranks = std::min(by_node ? assumed_ranks_per_node(deck) : std::stoi(text), num_ranks);
-  if (num_ranks % ranks == 0) return ranks;
-  const std::string value = by_node ? "\"node\", " + std::to_string(ranks) + " ranks" : text;
-  throw Error(Failure::deck, "zero.shard_group = " + value + ": " + std::to_string(num_ranks) +
-                                 " ranks are no whole number of such groups; give a divisor of the number of ranks, or "
-                                 "\"all\"");
-}
-
-BatchSizes batch_sizes(const io::Deck& deck, int num_ranks) {
-  BatchSizes sizes{.global_batch = deck.train.global_batch, .micro_batch = deck.train.micro_batch};
-  sizes.rate_factor = optim::scaled_rate(deck.train.batch_scaling, 1.0, num_ranks, deck.train.base_ranks);
-  if (deck.train.batch_scaling != "none") {
-    const double growth = static_cast<double>(num_ranks) / static_cast<double>(deck.train.base_ranks);
-    sizes.global_batch = std::max<std::int64_t>(1, std::llround(static_cast<double>(sizes.global_batch) * growth));
-  }
-  if (deck.train.accumulate > 0) sizes.global_batch = num_ranks * deck.train.micro_batch * deck.train.accumulate;
-  sizes.micro_batch = std::min(deck.train.micro_batch, sizes.global_batch);
-  sizes.micro_steps = static_cast<int>(ceil_div(ceil_div(sizes.global_batch, sizes.micro_batch), num_ranks));
-  return sizes;
-}
-
-namespace {
 
 /// Sets the member to a key's value; a missing extent (0) leaves the member unchanged.
 void take(std::int64_t& member, io::DeckValue key) {
@@ -174,6 +114,7 @@ std::int64_t blocks_in_unit(model::Config config, double bucket_mib, std::int64_
   const std::int64_t layers = config.layers;
   config.layers = 1;
   config.vocab_block = 0;
+  config.freeze.clear();
   const auto extent = model::make_model<float>(config)->parameters().slot_extent(kBlockSlot);
   const double mib = static_cast<double>(extent) * sizeof(float) / (1 << 20);
   const auto most = static_cast<std::int64_t>(std::clamp(bucket_mib / mib, 1.0, static_cast<double>(layers)));
@@ -188,87 +129,16 @@ std::int64_t blocks_in_unit(model::Config config, double bucket_mib, std::int64_
   return (groups + units - 1) / units * group;
 }
 
-}  // namespace
-
-model::Config model_config(const io::Deck& deck, std::int64_t data_vocab) {
-  const io::ModelKeys& keys = deck.model;
-  model::Config config;
-  config.arch = keys.arch;
-  if (keys.preset != "none") config = model::with_preset(config, keys.preset);
-  io::Deck given = deck;
-  model::for_each_field(config, [&](const model::Field& field, auto& member) {
-    const io::DeckRow& row = *io::find_row(std::string("model.") + field.name);
-    if (keys.preset == "none" || deck.is_set(row.key)) take(member, row.value_in(given));
-  });
-  if (keys.vocab == 0 && keys.preset == "none") config.vocab = std::max<std::int64_t>(data_vocab, 1);
-  if (architecture(config.arch).decoder && config.vocab < data_vocab) {
-    const bool given_here = keys.vocab > 0;
-    throw Error(Failure::deck,
-                (given_here ? "model.vocab = " : "model.preset = \"" + keys.preset + "\" has vocabulary ") +
-                    std::to_string(config.vocab) + ": the data's tokenizer has " + std::to_string(data_vocab) +
-                    " tokens; " + (given_here ? "leave the key out, or give at least that" : "give model.vocab"));
+/// Refuses patterns that match no tensor or all of them, with the key's place in the deck.
+void require_trainable(const io::Deck& deck, const model::Config& config) {
+  if (config.freeze.empty()) return;
+  try {
+    static_cast<void>(model::make_model<float>(config));
+  } catch (const Error& problem) {
+    const std::string text = problem.what();
+    io::refuse_value(deck, "optim.freeze", text.substr(text.find(": ") + 2));
   }
-  config.vocab_block = keys.vocab_block;
-  config.dropout = static_cast<float>(keys.dropout);
-  config.seed = static_cast<std::uint64_t>(deck.run.seed);
-  config = resolved_for(deck, config);
-  config.blocks_in_unit = blocks_in_unit(config, deck.zero.bucket_mib, recompute_of(deck.train.recompute).blocks);
-  return config;
 }
-
-int units_held(const Settings& settings) {
-  const int blocks = settings.recompute.blocks;
-  const bool in_groups = settings.use == Use::training && blocks > 0 && blocks < settings.model.layers;
-  return in_groups ? std::max(blocks / static_cast<int>(settings.model.blocks_in_unit), 1) : 1;
-}
-
-std::string schedule_note(const io::Deck& deck, std::int64_t steps) {
-  std::string clamped;
-  const auto compare = [&](const char* key, std::int64_t given, std::int64_t used) {
-    if (given <= used) return;
-    clamped += (clamped.empty() ? "optim." : ", optim.") + std::string(key) + " = " + std::to_string(given) + " (" +
-               std::to_string(used) + " used)";
-  };
-  compare("warmup_steps", deck.optim.warmup_steps, clamped_warmup(deck, steps));
-  compare("decay_steps", deck.optim.decay_steps, clamped_decay(deck, steps));
-  return clamped.empty() ? "" : clamped + ": more than the run's " + std::to_string(steps) + " steps allow";
-}
-
-Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_vocab, std::int64_t num_samples) {
-  Settings settings;
-  settings.precision = precision_of(deck.train.precision);
-  settings.comm = communicator_options(deck);
-  settings.model = model_config(deck, data_vocab);
-  settings.batch = batch_sizes(deck, num_ranks);
-  settings.seed = static_cast<std::uint64_t>(deck.run.seed);
-  settings.steps = total_steps(deck, num_samples, settings.batch.global_batch);
-  const int stage = static_cast<int>(deck.zero.stage);
-  settings.ranks_a_group = stage == 0 ? num_ranks : ranks_a_group(deck, num_ranks);
-  settings.on_gpus = runs_on_gpus(deck);
-  settings.offload = offload_of(deck);
-  const bool on_disk = settings.offload.uses(MemorySource::Kind::disk);  // then memory has no room for a copy
-  settings.staged = deck.checkpoint.every > 0 && deck.checkpoint.async && !on_disk;
-  settings.staging_mib = deck.checkpoint.staging_mib;
-  settings.recompute = recompute_of(deck.train.recompute);
-  settings.zero = {.stage = stage,
-                   .accumulation = zero::accumulation_of(deck.zero.accumulation, stage),
-                   .micro_steps = settings.batch.micro_steps,
-                   .overlap = deck.zero.overlap,
-                   .prefetch_units = static_cast<int>(deck.zero.prefetch_units)};
-  settings.optim = {deck.optim.kind, deck.optim.betas[0],     deck.optim.betas[1],
-                    deck.optim.eps,  deck.optim.weight_decay, deck.optim.momentum};
-  settings.step = {.seq = settings.model.seq,
-                   .micro_steps = settings.batch.micro_steps,
-                   .grad_clip = deck.train.grad_clip,
-                   .on_nonfinite = deck.train.on_nonfinite == "skip" ? OnNonFinite::skip : OnNonFinite::stop,
-                   .max_skips = deck.train.max_skips,
-                   .check_every = deck.run.check_every,
-                   .loss_scaler = loss_scaler_of(deck.train),
-                   .schedule = schedule_of(deck, settings.batch.rate_factor, settings.steps)};
-  return settings;
-}
-
-namespace {
 
 /// Makes the path valid from any working directory. A path that TOML cannot hold stays unchanged.
 void make_absolute(std::string& path) {
@@ -279,6 +149,9 @@ void make_absolute(std::string& path) {
 /// Makes the paths of data, tokenizer and other inputs valid from any working directory.
 void make_paths_absolute(io::Deck& deck) {
   for (auto& path : deck.data.text) make_absolute(path);
+  for (auto& source : deck.data.source) {
+    for (auto& path : source.text) make_absolute(path);
+  }
   for (auto& path : deck.data.tokens) make_absolute(path);
   const std::string& tokenizer = deck.data.tokenizer;
   if (tokenizer != "bytes" && tokenizer != "bpe" && !tokenizer.starts_with("bpe:")) make_absolute(deck.data.tokenizer);
@@ -286,28 +159,6 @@ void make_paths_absolute(io::Deck& deck) {
   if (deck.model.init != kRandom) make_absolute(deck.model.init);
   if (!deck.zero.offload_dir.empty()) make_absolute(deck.zero.offload_dir);
 }
-
-}  // namespace
-
-io::Deck resolved_deck(io::Deck deck, const Settings& settings, const std::string& folder) {
-  const model::Config& config = settings.model;
-  const bool decoder = architecture(config.arch).decoder;
-  model::for_each_field(config, [&](const model::Field& field, const auto& value) {
-    if constexpr (std::is_same_v<decltype(value), const std::int64_t&>) {
-      if ((!decoder && !field.linear) || (field.rotary && !config.rotary)) return;
-      const std::string key = std::string("model.") + field.name;
-      std::int64_t& member = *std::get<std::int64_t*>(io::find_row(key)->value_in(deck));
-      if (value == 0 || member == value) return;
-      member = value;
-      deck.origins[key] = "derived";
-    }
-  });
-  make_paths_absolute(deck);
-  deck.run.dir = folder;
-  return deck;
-}
-
-namespace {
 
 /// As a record keeps it.
 template <class T>
@@ -342,6 +193,160 @@ bool is_default(const T& /*value*/) {
 }
 
 }  // namespace
+
+std::int64_t total_steps(const io::Deck& deck, std::int64_t num_samples, std::int64_t global_batch) {
+  if (deck.run.epochs == 0) return deck.run.steps;
+  return std::max<std::int64_t>(1, deck.run.epochs * ceil_div(num_samples, global_batch));
+}
+
+optim::ScheduleConfig schedule_of(const io::Deck& deck, double rate_factor, std::int64_t steps) {
+  return {.kind = deck.optim.schedule,
+          .lr = deck.optim.lr * rate_factor,
+          .min_lr = deck.optim.min_lr * rate_factor,
+          .warmup_steps = clamped_warmup(deck, steps),
+          .decay_steps = clamped_decay(deck, steps),
+          .total_steps = steps};
+}
+
+distributed::CommunicatorOptions communicator_options(const io::Deck& deck) {
+  const int held = std::max(recompute_of(deck.train.recompute).blocks, 1);
+  const bool has_groups = deck.zero.stage > 0 && deck.zero.shard_group != "all";
+  return {.timeout_s = deck.comm.timeout_s,
+          .under_way = zero::collectives_under_way(static_cast<int>(deck.zero.prefetch_units) + held - 1),
+          .deterministic = deck.run.deterministic,
+          .exact = deck.comm.exact,
+          .communicators = has_groups ? 3 : 1};
+}
+
+bool runs_on_gpus(const io::Deck& deck) { return deck.plans_for_gpus || !kHostIsDevice; }
+
+int assumed_ranks_per_node(const io::Deck& deck) {
+  constexpr int kUsual = 8;  // GPUs per server
+  return deck.ranks_per_node > 0 ? deck.ranks_per_node : kUsual;
+}
+
+int ranks_per_group(const io::Deck& deck, int num_ranks) {
+  const io::WordOrNumber& group = deck.zero.shard_group;
+  if (group == "all") return num_ranks;
+  const bool by_node = group == "node";
+  const int ranks = std::min(by_node ? assumed_ranks_per_node(deck) : static_cast<int>(group.number()), num_ranks);
+  if (num_ranks % ranks == 0) return ranks;
+  const std::string value = by_node ? "\"node\", " + std::to_string(ranks) + " ranks" : group.text();
+  throw Error(Failure::deck, "zero.shard_group = " + value + ": " + std::to_string(num_ranks) +
+                                 " ranks are no whole number of such groups; give a divisor of the number of ranks, or "
+                                 "\"all\"");
+}
+
+BatchSizes batch_sizes(const io::Deck& deck, int num_ranks) {
+  BatchSizes sizes{.global_batch = deck.train.global_batch, .micro_batch = deck.train.micro_batch};
+  sizes.rate_factor = optim::scaled_rate(deck.train.batch_scaling, 1.0, num_ranks, deck.train.base_ranks);
+  if (deck.train.batch_scaling != "none") {
+    const double growth = static_cast<double>(num_ranks) / static_cast<double>(deck.train.base_ranks);
+    sizes.global_batch = std::max<std::int64_t>(1, std::llround(static_cast<double>(sizes.global_batch) * growth));
+  }
+  if (deck.train.accumulate > 0) sizes.global_batch = num_ranks * deck.train.micro_batch * deck.train.accumulate;
+  sizes.micro_batch = std::min(deck.train.micro_batch, sizes.global_batch);
+  sizes.micro_steps = static_cast<int>(ceil_div(ceil_div(sizes.global_batch, sizes.micro_batch), num_ranks));
+  return sizes;
+}
+
+model::Config model_config(const io::Deck& deck, std::int64_t data_vocab) {
+  const io::ModelKeys& keys = deck.model;
+  model::Config config;
+  config.arch = keys.arch;
+  if (keys.preset != "none") config = model::with_preset(config, keys.preset);
+  io::Deck given = deck;
+  model::for_each_field(config, [&](const model::Field& field, auto& member) {
+    const io::DeckRow& row = *io::find_row(std::string("model.") + field.name);
+    if (keys.preset == "none" || deck.is_set(row.key)) take(member, row.value_in(given));
+  });
+  if (keys.vocab == 0 && keys.preset == "none") config.vocab = std::max<std::int64_t>(data_vocab, 1);
+  if (architecture(config.arch).decoder && config.vocab < data_vocab) {
+    const bool given_here = keys.vocab > 0;
+    throw Error(Failure::deck,
+                (given_here ? "model.vocab = " : "model.preset = \"" + keys.preset + "\" has vocabulary ") +
+                    std::to_string(config.vocab) + ": the data's tokenizer has " + std::to_string(data_vocab) +
+                    " tokens; " + (given_here ? "leave the key out, or give at least that" : "give model.vocab"));
+  }
+  config.vocab_block = keys.vocab_block;
+  config.dropout = static_cast<float>(keys.dropout);
+  config.seed = static_cast<std::uint64_t>(deck.run.seed);
+  config = resolved_for(deck, config);
+  config.freeze = deck.optim.freeze;
+  require_trainable(deck, config);
+  config.blocks_in_unit = blocks_in_unit(config, deck.zero.bucket_mib, recompute_of(deck.train.recompute).blocks);
+  return config;
+}
+
+int units_held(const Settings& settings) {
+  const int blocks = settings.recompute.blocks;
+  const bool in_groups = settings.use == Use::training && blocks > 0 && blocks < settings.model.layers;
+  return in_groups ? std::max(blocks / static_cast<int>(settings.model.blocks_in_unit), 1) : 1;
+}
+
+std::string schedule_note(const io::Deck& deck, std::int64_t steps) {
+  std::string clamped;
+  const auto compare = [&](const char* key, std::int64_t given, std::int64_t used) {
+    if (given <= used) return;
+    clamped += (clamped.empty() ? "optim." : ", optim.") + std::string(key) + " = " + std::to_string(given) + " (" +
+               std::to_string(used) + " used)";
+  };
+  compare("warmup_steps", deck.optim.warmup_steps, clamped_warmup(deck, steps));
+  compare("decay_steps", deck.optim.decay_steps, clamped_decay(deck, steps));
+  return clamped.empty() ? "" : clamped + ": more than the run's " + std::to_string(steps) + " steps allow";
+}
+
+Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_vocab, std::int64_t num_samples) {
+  Settings settings;
+  settings.precision = precision_of(deck.train.precision);
+  settings.comm = communicator_options(deck);
+  settings.model = model_config(deck, data_vocab);
+  settings.batch = batch_sizes(deck, num_ranks);
+  settings.seed = static_cast<std::uint64_t>(deck.run.seed);
+  settings.steps = total_steps(deck, num_samples, settings.batch.global_batch);
+  const int stage = static_cast<int>(deck.zero.stage);
+  settings.ranks_per_group = stage == 0 ? num_ranks : ranks_per_group(deck, num_ranks);
+  settings.on_gpus = runs_on_gpus(deck);
+  settings.offload = offload_of(deck);
+  const bool on_disk = settings.offload.uses(MemorySource::Kind::disk);  // then memory has no room for a copy
+  settings.staged = deck.checkpoint.every > 0 && deck.checkpoint.async && !on_disk;
+  settings.staging_mib = deck.checkpoint.staging_mib;
+  settings.recompute = recompute_of(deck.train.recompute);
+  settings.zero = {.stage = stage,
+                   .accumulation = zero::accumulation_of(deck.zero.accumulation, stage),
+                   .micro_steps = settings.batch.micro_steps,
+                   .overlap = deck.zero.overlap,
+                   .prefetch_units = static_cast<int>(deck.zero.prefetch_units)};
+  settings.optim = {deck.optim.kind, deck.optim.betas[0],     deck.optim.betas[1],
+                    deck.optim.eps,  deck.optim.weight_decay, deck.optim.momentum};
+  settings.step = {.seq = settings.model.seq,
+                   .micro_steps = settings.batch.micro_steps,
+                   .grad_clip = deck.train.grad_clip,
+                   .on_nonfinite = deck.train.on_nonfinite == "skip" ? OnNonFinite::skip : OnNonFinite::stop,
+                   .max_skips = deck.train.max_skips,
+                   .check_every = deck.run.check_every,
+                   .loss_scaler = loss_scaler_of(deck.train),
+                   .schedule = schedule_of(deck, settings.batch.rate_factor, settings.steps)};
+  return settings;
+}
+
+io::Deck resolved_deck(io::Deck deck, const Settings& settings, const std::string& folder) {
+  const model::Config& config = settings.model;
+  const bool decoder = architecture(config.arch).decoder;
+  model::for_each_field(config, [&](const model::Field& field, const auto& value) {
+    if constexpr (std::is_same_v<decltype(value), const std::int64_t&>) {
+      if ((!decoder && !field.linear) || (field.rotary && !config.rotary)) return;
+      const std::string key = std::string("model.") + field.name;
+      std::int64_t& member = *std::get<std::int64_t*>(io::find_row(key)->value_in(deck));
+      if (value == 0 || member == value) return;
+      member = value;
+      deck.origins[key] = "derived";
+    }
+  });
+  make_paths_absolute(deck);
+  deck.run.dir = folder;
+  return deck;
+}
 
 std::string model_json(const model::Config& config) {
   nlohmann::ordered_json json;

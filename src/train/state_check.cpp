@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// state_check.cpp: hashes of state and copies, their comparison over ranks, and the text that names what changed.
 #include <fmt/format.h>
 #include <algorithm>
 #include <map>

@@ -26,9 +26,11 @@ UnitOrder::UnitOrder(const ParameterTable& table, int held) {
   auto first = static_cast<int>(blocks.size());
   if (first == 0) return;
   const auto number = [&](int block) { return blocks[static_cast<std::size_t>(block)]; };
-  first = (first - 1) / held * held;  // first block of the last group
-  order_.insert(order_.end(), blocks.rbegin(), blocks.rend() - first);
-  for (; first > 0; first -= held) {
+  const int lowest = table.first_trainable_unit();
+  const int last = first - 1;
+  first = last / held * held;  // first block of the last group
+  for (int block = last; block >= first && number(block) >= lowest; --block) order_.push_back(number(block));
+  for (; first > 0 && number(first - 1) >= lowest; first -= held) {
     for (int block = first - held; block < first; ++block) order_.push_back(number(block));
   }
 }

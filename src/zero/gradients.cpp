@@ -27,11 +27,13 @@ Storage storage_of_addends(Placement placement, const distributed::Mesh& mesh, b
   return {Memory::gathered, "unreduced gradients", &mesh.all(), overlap ? 1 : 0};
 }
 
-/// The table, with one unit of lookup gradients appended for each block of a tied vocabulary.
+bool sums_lookups(const Unit& unit) { return unit.vocabulary == VocabularyUse::both && unit.trainable; }
+
+/// The units that train, with one unit of lookup gradients appended for each block of a tied vocabulary.
 ParameterTable with_lookups(const ParameterTable& table) {
-  ParameterTable all = table;
+  ParameterTable all = table.without_frozen_units();
   for (int unit = 0; unit < table.num_units(); ++unit) {
-    if (table.unit(unit).vocabulary != VocabularyUse::both) continue;
+    if (!sums_lookups(table.unit(unit))) continue;
     all.add_unit(table.unit(unit).name + " lookups", table.unit(unit).slot);
     for (Parameter row : table.rows_of(unit)) {
       row.overwritten = false;
@@ -44,8 +46,16 @@ ParameterTable with_lookups(const ParameterTable& table) {
 std::vector<int> numbers_of_lookups(const ParameterTable& table) {
   std::vector<int> numbers;
   int next = table.num_units();
-  for (const Unit& unit : table.units()) numbers.push_back(unit.vocabulary == VocabularyUse::both ? next++ : -1);
+  for (const Unit& unit : table.units()) numbers.push_back(sums_lookups(unit) ? next++ : -1);
   return numbers;
+}
+
+std::vector<int> trainable_units(const ParameterTable& table) {
+  std::vector<int> units;
+  for (int unit = 0; unit < table.num_units(); ++unit) {
+    if (table.unit(unit).trainable) units.push_back(unit);
+  }
+  return units;
 }
 
 }  // namespace
@@ -53,6 +63,7 @@ std::vector<int> numbers_of_lookups(const ParameterTable& table) {
 Gradients::Gradients(const ParameterTable& table, const distributed::Mesh& mesh, Placement placement,
                      Accumulation accumulation, int micro_steps, MemoryLedger& ledger, bool overlap)
     : table_(table),
+      units_(trainable_units(table)),
       lookups_of_(numbers_of_lookups(table)),
       sums_table_(with_lookups(table)),
       placement_(placement),
@@ -103,12 +114,20 @@ void Gradients::clear(int unit) const {
   clear_up_to(sums_table_.unit(unit).extent);
 }
 
+void Gradients::clear_frozen(int unit) const {
+  for (const auto& row : sums_table_.rows_of(unit)) {
+    if (!row.trainable) kernels::fill(Device(), slice(addends_.full(unit), row.offset, row.extent()), 0.0F);
+  }
+}
+
 int Gradients::lookups_of(int unit) const {
+  if (!table_.unit(unit).trainable) return unit;
   require(lookups_of_.at(at(unit)) >= 0, "unit " + table_.unit(unit).name + " has no lookups apart");
   return lookups_of_[at(unit)];
 }
 
 UnitGradient Gradients::addend(int unit) {
+  if (!sums_table_.unit(unit).trainable) return {};
   const Vector<float> memory = addends_.full(unit);
   if (open_[at(unit)]) return {memory, false};
   if (occupant(unit) >= 0) wait_until_reusable(occupant(unit));
@@ -121,8 +140,10 @@ UnitGradient Gradients::addend(int unit) {
 }
 
 void Gradients::ready(int unit) {
+  if (!sums_table_.unit(unit).trainable) return;
   const auto [memory, untouched] = addend(unit);
   if (untouched) kernels::fill(Device(), memory, 0.0F);
+  clear_frozen(unit);
   open_[at(unit)] = false;
   if (!reduces_now()) return note_resting(unit, memory);
   const int before = under_way_;
@@ -170,7 +191,7 @@ void Gradients::watch(bool watches) {
 }
 
 std::string Gradients::first_changed() {
-  for (int unit = 0; unit < table_.num_units(); ++unit) check_rested(unit, shard(unit));
+  for (const int unit : units_) check_rested(unit, shard(unit));
   return changed_;
 }
 
@@ -180,7 +201,7 @@ void Gradients::wait_until_reusable(int unit) {
 }
 
 void Gradients::add_lookups() {
-  for (int unit = 0; unit < table_.num_units(); ++unit) {
+  for (const int unit : units_) {
     const int lookups = lookups_of_[at(unit)];
     if (lookups < 0) continue;
     for (const int each : {unit, lookups}) {
@@ -197,12 +218,11 @@ void Gradients::finish() {
   add_lookups();
   const bool is_whole = placement_ == Placement::replicated;
   if (!is_whole && addends_.mesh().num_groups() == 1) return;
-  for (int unit = 0; unit < table_.num_units(); ++unit) wait_until_reusable(unit);
-  redistribute_first(reduced_,
-                     is_whole ? addends_.viewed_as(Placement::replicated) : reduced_.viewed_as(Placement::sharded),
-                     table_.num_units());
+  for (const int unit : units_) wait_until_reusable(unit);
+  redistribute_units(
+      reduced_, is_whole ? addends_.viewed_as(Placement::replicated) : reduced_.viewed_as(Placement::sharded), units_);
   if (is_whole) return;
-  for (int unit = 0; unit < table_.num_units(); ++unit) note_resting(unit, shard(unit));
+  for (const int unit : units_) note_resting(unit, shard(unit));
 }
 
 Vector<float> Gradients::full(int unit) const {
@@ -212,14 +232,14 @@ Vector<float> Gradients::full(int unit) const {
 
 double Gradients::norm() {
   squares_->clear();
-  for (int unit = 0; unit < table_.num_units(); ++unit) squares_->add(shard(unit));
+  for (const int unit : units_) squares_->add(shard(unit));
   const distributed::Mesh& mesh = addends_.mesh();
   const auto of_ranks = distributed::from_all_ranks(mesh.all(), squares_->sum());
-  const auto ranks_a_group = at(mesh.group().size());
+  const auto ranks_per_group = at(mesh.group().size());
   std::vector<double> of_groups;
-  for (std::size_t first = 0; first < of_ranks.size(); first += ranks_a_group) {
+  for (std::size_t first = 0; first < of_ranks.size(); first += ranks_per_group) {
     kernels::ExactSum sum;
-    for (std::size_t rank = first; rank < first + ranks_a_group; ++rank) sum += of_ranks[rank];
+    for (std::size_t rank = first; rank < first + ranks_per_group; ++rank) sum += of_ranks[rank];
     sum.normalize();
     of_groups.push_back(std::sqrt(sum.value()));
     if (std::bit_cast<std::uint64_t>(of_groups.back()) == std::bit_cast<std::uint64_t>(of_groups.front())) continue;
@@ -234,7 +254,8 @@ double Gradients::norm() {
 
 std::string Gradients::first_non_finite() const {
   std::int64_t found = table_.extent();
-  for (int unit = 0; unit < table_.num_units() && found == table_.extent(); ++unit) {
+  for (const int unit : units_) {
+    if (found < table_.extent()) break;
     const std::int64_t index = kernels::first_non_finite(Device(), Vector<const float>(shard(unit)));
     if (index >= 0) found = table_.unit(unit).offset + addends_.layout().shard(unit).begin + index;
   }

@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // sharded_state.cpp: construction of a rank's weights, gradients and update ranges, and their initialization.
+#include <utility>
+
 #include <kozero/core/disk_memory.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/random.hpp>
@@ -27,16 +29,17 @@ ShardedState<Scalar>::ShardedState(const ParameterTable& table, const distribute
   gradients_.emplace(table, mesh, row_.gradients, config.accumulation, config.micro_steps, ledger, config.overlap);
   const auto& master = weights_.master();
   const auto& stored = weights_.stored();
-  if (row_.optimizer == Placement::sharded) {
-    for (const auto& range : master.layout().shards()) {
-      const int unit = range.unit;
+  std::int64_t first = 0;
+  for (int unit = 0; unit < table.num_units(); ++unit) {
+    if (!table.unit(unit).trainable) continue;
+    UnitRange range = updates_whole_units() ? UnitRange{unit, 0, table.unit(unit).extent} : master.layout().shard(unit);
+    range.first = std::exchange(first, first + range.extent);
+    updated_units_.push_back(unit);
+    if (updates_whole_units()) {
+      update_ranges_.push_back({range, master.full(unit), stored.full(unit), gradients_->full(unit)});
+    } else {
       update_ranges_.push_back({range, master.shard(unit), stored.shard(unit), gradients_->shard(unit)});
     }
-    return;
-  }
-  for (int unit = 0; unit < table.num_units(); ++unit) {
-    const UnitRange all{unit, 0, table.unit(unit).extent, table.unit(unit).offset};
-    update_ranges_.push_back({all, master.full(unit), stored.full(unit), gradients_->full(unit)});
   }
 }
 
@@ -61,7 +64,7 @@ void ShardedState<Scalar>::finish_gradients() {
 
 template <class Scalar>
 void ShardedState<Scalar>::publish_update() {
-  if (row_.optimizer == Placement::sharded) weights_.share();
+  if (row_.optimizer == Placement::sharded) weights_.share(updated_units_);
 }
 
 template <class Scalar>

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // weights.cpp: master and stored weights, their all-gather after an update, and the check of gathered copies.
 #include <algorithm>
+#include <numeric>
 
 #include <kozero/core/disk_memory.hpp>
 #include <kozero/core/error.hpp>
@@ -120,13 +121,16 @@ void Weights<Scalar>::publish() {
   const bool gathers_master = has_master<Scalar> && master().placement() == Placement::replicated;
   if (gathers_master) redistribute(master().viewed_as(Placement::sharded), master());
   for (int unit = 0; unit < table_.num_units(); ++unit) round(unit);
-  if (!gathers_master) share();
+  if (gathers_master) return;
+  std::vector<int> all(at(table_.num_units()));
+  std::iota(all.begin(), all.end(), 0);
+  share(all);
 }
 
 template <class Scalar>
-void Weights<Scalar>::share() {
+void Weights<Scalar>::share(const std::vector<int>& units) {
   if (gathered_) return gathered_->drop();
-  redistribute(stored_shards_, stored_);
+  redistribute_units(stored_shards_, stored_, units);
 }
 
 template <class Scalar>

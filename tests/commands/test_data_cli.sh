@@ -66,6 +66,28 @@ bad_id() {
   expect 2 'strict' ls -d strict
 }
 
+# Two sources, one of them repeated: training, the written deck, resuming with the same and with another repeat, eval.
+sources() {
+  make_text
+  seq 1 900 >extra.txt
+  # shellcheck disable=SC2086
+  set -- "$inputs/quickstart.toml" ${tiny%data.text=*} checkpoint.every=4 optim.schedule=constant
+  local list='data.source=[{text="text"}, {text="extra.txt", repeat=3}]'
+  expect 0 '^data .* an epoch has 1 x data.source\[0\] \([0-9]+ tokens\), 3 x data.source\[1\] \([0-9]+ tokens\)' \
+    on 2 train "$@" "$list"
+  expect 0 '^source = \[\{text = \["/.*/text"\], repeat = 1\}, \{text = \["/.*/extra.txt"\], repeat = 3\}\]' cat run/deck.toml
+  expect 0 'resume       after step 12' on 3 train "$@" "$list" checkpoint.resume=auto run.steps=13
+  lines 0 '^note .*data'
+  expect 0 'output in' on 1 train "$@" "$list" run.steps=13 run.dir=continuous
+  expect 0 '^same$' sh -c 'for run in run continuous; do tail -n 1 $run/metrics.jsonl | grep -o "\"loss\":[^,]*"; done | uniq | wc -l | grep -qx 1 && echo same'
+  expect 2 'their hash is [0-9a-f]{16} and was [0-9a-f]{16}' on 2 train "$@" "${list%3\}\]}2}]" checkpoint.resume=auto run.steps=14 \
+    data.strict=true
+  expect 0 'validation   loss' on 2 eval run
+  expect 0 'loss' on 2 eval run 'data.source=[{text="extra.txt", repeat=3}]'
+  expect 3 '^\[rank 0\] error: data.source\[1\].text: none.txt: no such file or folder' \
+    on 2 train "$@" 'data.source=[{text="text"}, {text="none.txt"}]' run.dir=other
+}
+
 # Going on with other data of as many samples is said, or refused; with the same data, copied elsewhere, it is not.
 other_data() {
   make_text

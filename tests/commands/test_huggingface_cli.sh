@@ -6,7 +6,7 @@
 # them, compare, evaluate, fine-tune, export. As test_cli.sh.
 # shellcheck source=tests/commands/cli_case.sh disable=SC2154
 . "$(dirname "$0")/cli_case.sh"
-tokenizers=$inputs/../tests/data/tokenizers
+tokenizers=$inputs/../tests/fixtures/tokenizers
 
 # A run of 12 steps with a checkpoint each 6; and a deck that fine-tunes without naming a model.
 make_run() {

@@ -372,6 +372,8 @@ keys_of_decks() {
   expect 0 '^  zero.bucket_mib ' "$kozero" keys zero
   lines 0 '^  run'
   expect 0 '^  optim.lr ' "$kozero" keys learning_rate
+  expect 0 '^  data.source\[\].repeat +times that an epoch has' "$kozero" keys data
+  also '^ +integer 1 to 1000 \(default: 1\)$'
   expect 0 '^  zero.offload_mib ' "$kozero" keys offload
   expect 2 "keys: no key's name or text has \"zzz\"; accepted: a section .run, model, .*; --all lists all keys" "$kozero" keys zzz
   expect 0 '^{"keys":\[{"key":"run.dir","text":".*","accepted":"path of a folder","default":".*","first":true}' "$kozero" keys --json

@@ -183,3 +183,34 @@ TEST_CASE("consecutive units of a slot use its buffers in turn; other units shar
   CHECK(buffers.buffers()[2].extent == 64 * 4);
   CHECK(buffers.buffers()[2].name == "slot 1, buffer 2");
 }
+
+TEST_CASE("a unit whose tensors are all frozen has no elements in the table of gradients, and no buffer") {
+  ParameterTable table;
+  for (const int slot : {0, 1, 1, 1, 0}) {
+    table.add_unit("unit", slot);
+    table.add(Parameter{.name = "weight", .shape = {10}});
+    table.add_joined(Parameter{.name = "bias", .shape = {5}});
+  }
+  CHECK(table.first_trainable_unit() == 0);
+  CHECK(table.num_trainable() == table.num_parameters());
+  for (const int tensor : {0, 1, 2, 4, 5}) table.freeze(tensor);
+  CHECK(table.num_trainable() == 5 + 15 + 15);
+  CHECK(table.first_trainable_unit() == 1);
+  CHECK_FALSE(table.unit(0).trainable);
+  CHECK(table.unit(1).trainable);
+  CHECK_FALSE(table.unit(2).trainable);
+  CHECK_FALSE(table.is_trainable(1, 0, 10));
+  CHECK(table.is_trainable(1, 9, 2));  // of the bias
+  CHECK(table.is_trainable(3));
+  CHECK_FALSE(table.is_trainable(4));
+
+  const ParameterTable gradients = table.without_frozen_units();
+  CHECK(gradients.num_units() == 5);
+  CHECK(gradients.extent() == 3 * 64);
+  CHECK(gradients.unit(2).extent == 0);
+  CHECK(gradients.unit(3).offset == 64);
+  CHECK(gradients.rows_of(2).empty());
+  CHECK(gradients.rows_of(1).size() == 2);
+  CHECK(SlotBuffers(gradients, 1).buffers().size() == 3);  // of slot 0 one, of slot 1 two
+  CHECK(SlotBuffers(gradients, 1).of(1) != SlotBuffers(gradients, 1).of(3));
+}

@@ -28,10 +28,10 @@ class Notes {
  public:
   void put(DeviceStream& stream, char letter) {
     works_.push_back({this, letter});
-    test::put_on(stream.ranks(), write, &works_.back());
+    test::put_on(stream.handle(), write, &works_.back());
   }
   /// Work that does not end before open().
-  void put_gate(DeviceStream& stream) { test::put_on(stream.ranks(), wait, &open_); }
+  void put_gate(DeviceStream& stream) { test::put_on(stream.handle(), wait, &open_); }
   void open() {
     open_ = true;
     open_.notify_all();

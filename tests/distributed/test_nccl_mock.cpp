@@ -61,7 +61,7 @@ TEST_CASE("a group moves nothing before its end, and groups nest") {
   StreamEvent done;
   CHECK(one.calls().group_start() == kSuccess);
   CHECK(one.calls().group_start() == kSuccess);
-  CHECK(one.calls().reduce(&from, &to, 1, kFloat32, kSum, 0, one.comm, one.stream.ranks()) == kSuccess);
+  CHECK(one.calls().reduce(&from, &to, 1, kFloat32, kSum, 0, one.comm, one.stream.handle()) == kSuccess);
   CHECK(one.calls().group_end() == kSuccess);
   one.stream.record(done);
   ComputeStream().wait_for(done, [] {});
@@ -80,7 +80,7 @@ TEST_CASE("while a call is in progress nothing is on the stream and no other is 
   float from = 3.0F;
   float to = 0.0F;
   const auto reduce = [&] {
-    return one.calls().reduce(&from, &to, 1, kFloat32, kSum, 0, one.comm, one.stream.ranks());
+    return one.calls().reduce(&from, &to, 1, kFloat32, kSum, 0, one.comm, one.stream.handle());
   };
   const auto wait_for_stream = [&] {
     StreamEvent done;
@@ -121,23 +121,23 @@ TEST_CASE("misused groups, arguments and destroyed communicators are refused wit
   };
   CHECK(one.calls().group_end() == kInvalidUsage);
   CHECK(one.last_error() == "ncclGroupEnd without ncclGroupStart");
-  CHECK(reduce(kUint8, kSum, 0, one.stream.ranks()) == kInvalidArgument);
+  CHECK(reduce(kUint8, kSum, 0, one.stream.handle()) == kInvalidArgument);
   CHECK(one.last_error() == "ncclReduce: the mock adds float32, and nothing else");
-  CHECK(reduce(kFloat32, static_cast<ReduceOp>(1), 0, one.stream.ranks()) == kInvalidArgument);
-  CHECK(reduce(kFloat32, kSum, 1, one.stream.ranks()) == kInvalidArgument);
+  CHECK(reduce(kFloat32, static_cast<ReduceOp>(1), 0, one.stream.handle()) == kInvalidArgument);
+  CHECK(reduce(kFloat32, kSum, 1, one.stream.handle()) == kInvalidArgument);
   CHECK(one.last_error() == "ncclReduce: a root that is no rank");
   CHECK(reduce(kFloat32, kSum, 0, nullptr) == kInvalidArgument);
 
   CHECK(one.calls().group_start() == kSuccess);
-  CHECK(reduce(kFloat32, kSum, 0, one.stream.ranks()) == kSuccess);
-  CHECK(reduce(kFloat32, kSum, 0, other.ranks()) == kSuccess);
+  CHECK(reduce(kFloat32, kSum, 0, one.stream.handle()) == kSuccess);
+  CHECK(reduce(kFloat32, kSum, 0, other.handle()) == kSuccess);
   CHECK(one.calls().group_end() == kInvalidUsage);
   CHECK(one.last_error() == "a group of several communicators or streams");
 
   const Comm gone = one.comm;
   CHECK(one.calls().comm_destroy(one.comm) == kSuccess);
   one.comm = nullptr;
-  CHECK(one.calls().all_gather(&x, &x, 1, kUint8, gone, one.stream.ranks()) == kInvalidArgument);
+  CHECK(one.calls().all_gather(&x, &x, 1, kUint8, gone, one.stream.handle()) == kInvalidArgument);
   CHECK(one.last_error() == "this is no communicator, or it was destroyed");
   CHECK(one.calls().comm_destroy(gone) == kInvalidArgument);
 }

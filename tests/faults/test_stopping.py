@@ -97,7 +97,7 @@ def early_signal(case):
     case.wait_for(lambda: (case.run / "log.txt").exists(), job, "its folder")
     for pid in job.ranks():
         os.kill(pid, signal.SIGTERM)
-    said = case.expect_end(job, 75, r"^\[rank 0\] stopped by SIGTERM before the first step; to run it again: ", "all ranks")
+    said = case.expect_end(job, 75, r"^\[rank \d\] stopped by SIGTERM before the first step; to run it again: ", "all ranks")
     case.expect(len(re.findall(r"^\[rank", said, re.M)) == 1, "all ranks: not one line", said)
     case.expect(case.status()["state"] == "preempted", f"all ranks: {case.status()}", said)
     # The line is being recorded, slowly, when the first step would begin.

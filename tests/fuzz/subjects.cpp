@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// subjects.cpp: writes an honest checkpoint, weights, safetensors, shards, tuning and tokenizer files, and their
-// readers.
+// subjects.cpp: writes valid checkpoints, weights, safetensors, token shards, tuning and tokenizer files; their readers.
+#include <kozero/data/token_shard.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include "io/checkpoint/checkpoint.hpp"
 #include "io/checkpoint/weights_file.hpp"
@@ -9,7 +9,6 @@
 #include "io/deck/tuning_file.hpp"
 #include "io/posix/file.hpp"
 #include "io/safetensors/reader.hpp"
-#include "io/text/token_shard.hpp"
 #include "io/text/tokenizer.hpp"
 #include "kernels/matmul/product_tuning.hpp"
 #include "src/huggingface/config_json.hpp"
@@ -88,14 +87,14 @@ void add_weights(std::vector<Subject>& all, const io::ScratchFolder& folder) {
 }
 
 std::string write_shard(const std::string& path, std::int64_t vocab) {
-  io::TokenShardWriter writer(path, vocab);
+  data::TokenShardWriter writer(path, vocab);
   for (Token token = 0; token < 300; ++token) writer.append(std::span(&token, 1));
   writer.close();
   return path;
 }
 
 void read_shard(const std::string& path, std::int64_t vocab) {
-  const io::TokenShard shard(path, vocab);
+  const data::TokenShard shard(path, vocab);
   std::vector<Token> tokens(static_cast<std::size_t>(shard.num_tokens()));
   shard.read(0, tokens);
 }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """make_folders.py: tiny random Hugging Face models in the forms that import reads, with the logits transformers gives.
 
-  python make_folders.py FOLDER          the folders in tests/data/huggingface (gpt2, llama, llama3, qwen2, qwen3); needs torch and transformers
+  python make_folders.py FOLDER          the folders in tests/fixtures/huggingface (gpt2, llama, llama3, qwen2, qwen3); needs torch and transformers
   python make_folders.py FOLDER all      the full list of forms, for check_peers.py
 
 Each folder holds config.json, safetensors and logits.json: {"tokens": [...], "logits": [...]}, the logits behind the

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
-# make_tokenizers.py FOLDER: makes tests/data/tokenizers: tokenizers small enough to keep, of each kind that KoZeRO reads,
+# make_tokenizers.py FOLDER: makes tests/fixtures/tokenizers: tokenizers small enough to keep, of each kind that KoZeRO reads,
 # and expected.json: for each, texts with the ids that the originals give and the text that they decode these to.
 # Needs the wheels tokenizers (0.23.3) and sentencepiece (0.2.3).
 

@@ -152,6 +152,21 @@ TEST_CASE("integers may be written as 1e3, sizes and times with a unit; plain nu
         std::string::npos);
 }
 
+TEST_CASE("a word or a number: a number may be quoted, and is written without quotes") {
+  CHECK(smallest({"train.recompute=full"}).train.recompute == "full");
+  CHECK(smallest().train.recompute == "none");
+  for (const char* four : {"train.recompute=4", "train.recompute=\"4\"", "train.recompute=4.0"}) {
+    const Deck deck = smallest({four});
+    CHECK(deck.train.recompute.is_number());
+    CHECK(deck.train.recompute.number() == 4);
+    CHECK(resolved_text(deck).find("recompute = 4 ") != std::string::npos);
+    CHECK(parse_deck(resolved_text(deck), "deck.toml").train.recompute == std::int64_t{4});
+  }
+  for (const char* wrong : {"train.recompute=0", "train.recompute=65", "train.recompute=\"\"", "train.recompute=4.5"}) {
+    CHECK_THROWS_AS(smallest({wrong}), Error);
+  }
+}
+
 TEST_CASE("what the command line chooses replaces what the file chose otherwise") {
   const Deck epochs = smallest({"run.epochs=2"});
   CHECK(epochs.run.epochs == 2);

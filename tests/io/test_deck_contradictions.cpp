@@ -47,15 +47,15 @@ TEST_CASE("keys that contradict each other or do nothing are refused") {
       {R"(data.tokens = ["a.bin"])",
        {},
        R"(x.toml:8: data.tokens = ["a.bin"]: contradicts data.text = ["a.txt"] (x.toml:6);)"
-       R"( accepted is one of data.text, data.tokens, data.synthetic; remove the others)"},
+       R"( accepted is one of data.text, data.source, data.tokens, data.synthetic; remove the others)"},
       {"data.synthetic = true",
        {},
        R"(x.toml:8: data.synthetic = true: contradicts data.text = ["a.txt"] (x.toml:6); accepted is one of)"
-       R"( data.text, data.tokens, data.synthetic; remove the others)"},
+       R"( data.text, data.source, data.tokens, data.synthetic; remove the others)"},
       {"",
        {"data.tokens=a.bin", "data.synthetic=true"},
        R"(command line: data.synthetic = true: contradicts data.tokens = ["a.bin"] (command line); accepted is)"
-       R"( one of data.text, data.tokens, data.synthetic; remove the others)"},
+       R"( one of data.text, data.source, data.tokens, data.synthetic; remove the others)"},
       {"", {"model.heads=5"}, R"(x.toml:3: model.dim = 64: accepted are multiples of model.heads = 5)"},
       {"model.arch = \"llama\"\nmodel.kv_heads = 3",
        {},
@@ -184,7 +184,8 @@ TEST_CASE("keys that contradict each other or do nothing are refused") {
 }
 
 TEST_CASE("a deck that lacks what it needs is refused with the key") {
-  CHECK(refusal_of("", {}) == "x.toml: data.text: missing; accepted is one of data.text, data.tokens, data.synthetic");
+  CHECK(refusal_of("", {}) ==
+        "x.toml: data.text: missing; accepted is one of data.text, data.source, data.tokens, data.synthetic");
   std::vector<std::string> given = {"data.text=a.txt"};
   CHECK(refusal_of("", given) == "x.toml: run.steps: missing; accepted is one of run.steps, run.epochs");
   given.push_back("run.steps=1");

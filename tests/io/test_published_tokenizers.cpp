@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_published_tokenizers.cpp: published tokenizers against ids and texts from their original programs.
+// test_published_tokenizers.cpp: ids of published tokenizers, and files that are refused.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_tokenizer.cpp: the byte and BPE tokenizers: training, encoding and its speed, files.
+// test_tokenizer.cpp: byte-level BPE: learning, encoding, decoding, its files; the byte tokenizer.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
@@ -72,10 +72,32 @@ const std::vector<std::string>& odd_texts() {
   return texts;
 }
 
-BpeTokenizer trained(const ScratchFolder& folder, int vocab) {
-  const std::string corpus = folder.put("corpus.txt", words(200000, 1));
-  return train_bpe(find_text({corpus}), vocab, published_split(""));
-}
+/// A corpus of one document, given as one block.
+class OneText final : public Corpus {
+ public:
+  explicit OneText(std::string text) : text_(std::move(text)) {}
+  [[nodiscard]] std::int64_t bytes() const override { return static_cast<std::int64_t>(text_.size()); }
+  [[nodiscard]] std::unique_ptr<DocumentReader> read(std::int64_t /*block_bytes*/) const override {
+    return std::make_unique<Reader>(text_);
+  }
+
+ private:
+  class Reader final : public DocumentReader {
+   public:
+    explicit Reader(std::string text) : text_(std::move(text)) {}
+    bool next(TextBlock& block) override {
+      block = {std::exchange(text_, ""), 0, true};
+      return !block.text.empty();
+    }
+
+   private:
+    std::string text_;
+  };
+
+  std::string text_;
+};
+
+BpeTokenizer trained(int vocab) { return train_bpe(OneText(words(200000, 1)), vocab, published_split("")); }
 
 /// Merging as the definition says it: the lowest merge present, everywhere from the left, again and again.
 std::vector<Token> merged_naively(const std::string& pretoken, const std::vector<Merge>& merges) {
@@ -105,7 +127,7 @@ MergeRules rules_of(const std::vector<Merge>& merges) {
 TEST_CASE("every byte sequence round-trips through both tokenizers") {
   const ScratchFolder folder("roundtrip");
   const auto bytes = make_tokenizer("bytes");
-  const auto bpe = trained(folder, 1000);
+  const auto bpe = trained(1000);
   for (const Tokenizer* tokenizer : {static_cast<const Tokenizer*>(bytes.get()), static_cast<const Tokenizer*>(&bpe)}) {
     for (const auto& text : odd_texts()) CHECK(tokenizer->decode(tokenizer->encode(text)) == text);
     const std::string noise = random_bytes(100000, 7);
@@ -116,7 +138,7 @@ TEST_CASE("every byte sequence round-trips through both tokenizers") {
 
 TEST_CASE("byte-pair encoding shortens what it was trained on") {
   const ScratchFolder folder("shorten");
-  const auto bpe = trained(folder, 2000);
+  const auto bpe = trained(2000);
   CHECK(bpe.vocab_size() == 2000);
   CHECK(bpe.name() == "bpe:2000");
   CHECK(bpe.end_of_text() == 1999);
@@ -170,7 +192,7 @@ TEST_CASE("the heap merges as the definition does") {
 
 TEST_CASE("a saved tokenizer is read back equal, and is a Hugging Face tokenizer.json") {
   const ScratchFolder folder("saved");
-  const auto bpe = trained(folder, 600);
+  const auto bpe = trained(600);
   bpe.save(folder / "tokenizer.json");
   const auto again = make_tokenizer(folder / "tokenizer.json");
   CHECK(again->vocab_size() == bpe.vocab_size());
@@ -193,9 +215,9 @@ TEST_CASE("a tokenizer learned with Qwen's split composes text, cuts numbers int
   const ScratchFolder folder("qwen");
   std::string text;
   for (int i = 0; i < 50; ++i) text += "in 2025 e\xCC\x81t\xC3\xA9 ";
-  const auto corpus = find_text({folder.put("corpus.txt", text)});
-  const auto gpt2 = make_tokenizer("bpe:300", corpus);
-  const auto qwen = make_tokenizer("bpe:300", corpus, "Qwen 2 and 3");
+  const OneText corpus(text);
+  const auto gpt2 = make_tokenizer("bpe:300", &corpus);
+  const auto qwen = make_tokenizer("bpe:300", &corpus, "Qwen 2 and 3");
   CHECK(gpt2->encode(" 2025").size() == 1);
   CHECK(qwen->encode(" 2025").size() == 5);
   CHECK(gpt2->encode("e\xCC\x81") != gpt2->encode("\xC3\xA9"));
@@ -227,8 +249,8 @@ TEST_CASE("bytes as a Hugging Face tokenizer.json are BPE of 256 characters with
 
 TEST_CASE("training is repeatable") {
   const ScratchFolder folder("repeat");
-  trained(folder, 700).save(folder / "a.json");
-  trained(folder, 700).save(folder / "b.json");
+  trained(700).save(folder / "a.json");
+  trained(700).save(folder / "b.json");
   CHECK(bytes_of(folder / "a.json") == bytes_of(folder / "b.json"));
 }
 
@@ -268,7 +290,7 @@ TEST_CASE("the work of merging grows with the text, not with its square") {
 
 TEST_CASE("encoding time grows with the text, not with its square") {
   const ScratchFolder folder("linear");
-  const auto bpe = trained(folder, 1000);
+  const auto bpe = trained(1000);
   for (const std::string& text : {std::string(1 << 20, 'a'), std::string(1 << 20, ' '), std::string(1 << 20, '\xFF')}) {
     const auto start = std::chrono::steady_clock::now();
     CHECK(bpe.decode(bpe.encode(text)) == text);
@@ -278,7 +300,7 @@ TEST_CASE("encoding time grows with the text, not with its square") {
 
 TEST_CASE("encoding speed", "[.speed]") {
   const ScratchFolder folder("speed");
-  const auto bpe = trained(folder, 4000);
+  const auto bpe = trained(4000);
   const std::string text = words(20'000'000, 5);
   const auto start = std::chrono::steady_clock::now();
   const auto tokens = bpe.encode(text);

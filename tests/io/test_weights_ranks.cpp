@@ -11,6 +11,8 @@
 
 #include <kozero/distributed/make_communicator.hpp>
 
+#include "src/distributed/group_communicator.hpp"
+
 #include "thrown.hpp"
 #include "weights_case.hpp"
 
@@ -40,7 +42,7 @@ void on_first_ranks(int size, const Work& work) {
   MPI_Comm_split(MPI_COMM_WORLD, world_rank() < size ? 0 : MPI_UNDEFINED, 0, &group);
   if (group != MPI_COMM_NULL) {
     MemoryLedger ledger;
-    const auto comm = distributed::make_communicator(size == 1 ? "self" : "mpi", &group, ledger);
+    const auto comm = distributed::make_communicator(size == 1 ? "self" : "mpi", distributed::ranks_of(group), ledger);
     work(*comm);
     MPI_Comm_free(&group);
   }

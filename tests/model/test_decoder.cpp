@@ -280,6 +280,41 @@ TEST_CASE("what backward computes again changes no bit of loss and gradients, an
   }
 }
 
+TEST_CASE("frozen tensors get no gradient, the others get theirs, and backward ends at the lowest that trains") {
+  for (const auto& recompute : {model::Recompute{}, model::Recompute{2}, model::Recompute{1}}) {
+    for (model::Config config : {tiny_gpt2(true, 0.1F), tiny_llama(false), tiny_qwen3(false)}) {
+      config.layers = 5;
+      const auto batch = TokenBatch::noise(2, 7, 19, 3);
+      TinyModel all(config, 2, recompute);
+      config.freeze = {"*.0.*", "*.1.*", "*.2.*", "*.4.*", config.arch == "gpt2" ? "w?e.weight" : "embed_tokens.*"};
+      TinyModel some(config, 2, recompute);
+      for (TinyModel* tiny : {&all, &some}) tiny->access.units_held = std::max(recompute.blocks, 1);
+      const double loss = forward_backward(*all.model, all.access, batch.view(), 1.0F);
+      CHECK(forward_backward(*some.model, some.access, batch.view(), 1.0F) == loss);
+      CAPTURE(config.arch, recompute.blocks);
+      for (const Parameter& row : some.model->parameters().rows()) {
+        const auto index = static_cast<int>(&row - some.model->parameters().rows().data());
+        const auto& of_all = all.model->parameters().rows();
+        const auto same = std::ranges::find(of_all, row.name, &Parameter::name) - of_all.begin();
+        const auto gradient = some.access.gradient_of(index);
+        CAPTURE(row.name);
+        if (row.trainable) {
+          CHECK(gradient == all.access.gradient_of(static_cast<int>(same)));
+        } else {
+          CHECK(gradient == std::vector<float>(gradient.size(), 0.0F));
+        }
+      }
+      CHECK_FALSE(some.access.holds_any());
+      CHECK(std::ranges::count(some.access.calls, "ready block.3") == 1);
+      CHECK(std::ranges::count(some.access.calls, "ready block.2") == 0);
+      const int again = recompute.blocks == 2 ? 2 : 1;  // with block 3, whose activations are computed again
+      CHECK(std::ranges::count(some.access.calls, "acquire block.2") == again);
+      CHECK(std::ranges::count(some.access.calls, "acquire block.1") == 1);
+      CHECK(some.model->flops_per_token() < 0.7 * all.model->flops_per_token());
+    }
+  }
+}
+
 TEST_CASE("several blocks in a unit change no bit, and the unit is acquired once a pass") {
   const auto shaped = [](model::Config config, std::int64_t blocks_in_unit) {
     config.layers = 5;

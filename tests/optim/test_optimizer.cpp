@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// test_optimizer.cpp: AdamW and SGD against PyTorch's formulas, however the flat array is cut.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
@@ -186,6 +187,28 @@ TEST_CASE("more runs of flags than one kernel takes, over several of its blocks,
     const std::vector<float> got = Training::read(a);
     CHECK(same_bits(got, Training::read(b)));
     CHECK(std::set<float>(got.begin(), got.end()).size() == 2);  // decayed, not decayed
+  }
+}
+
+TEST_CASE("without decay, a gradient and states of zero change no bit of a weight: pads and frozen tensors") {
+  for (const char* kind : {"adamw", "sgd"}) {
+    MemoryLedger ledger;
+    const Config config{.kind = kind, .weight_decay = 0.2, .momentum = 0.9};
+    const auto optimizer = make_optimizer<Bfloat16>(config, {{0, 100, false}}, ledger);
+    const auto weights = ledger.take<float>(Memory::parameters, "weights", 100);
+    const auto stored = ledger.take<Bfloat16>(Memory::parameters, "stored", 100);
+    const auto gradient = ledger.take<float>(Memory::gradients, "gradient", 100);
+    const auto host = Kokkos::create_mirror_view(weights);
+    for (int i = 0; i < 100; ++i) host(i) = std::ldexp(i % 2 == 0 ? -1.1F : 1.1F, i - 50);
+    host(7) = -0.0F;
+    Kokkos::deep_copy(weights, host);
+    const std::vector<float> before = Training::read(weights);
+    for (std::int64_t t = 1; t <= 3; ++t) optimizer->update(0, {weights, stored}, gradient, {t, 0.01, 0.5});
+    Device().fence();
+    CHECK(same_bits(Training::read(weights), before));
+    for (const auto& state : optimizer->states()) {
+      for (const float value : Training::read(state.values)) REQUIRE(value == 0.0F);
+    }
   }
 }
 

@@ -1,12 +1,13 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// test_schedule.cpp: the learning rate of each schedule, step by step, and its scaling with the ranks.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 
 #include <kozero/core/error.hpp>
-#include <kozero/optim/optimizer.hpp>
+#include <kozero/optim/schedule.hpp>
 
 namespace kozero::optim {
 namespace {

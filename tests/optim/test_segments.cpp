@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// test_segments.cpp: which elements of a rank's ranges decay and train.
 #include <catch2/catch_test_macros.hpp>
 
 #include <kozero/core/error.hpp>
@@ -23,7 +24,7 @@ ParameterTable table() {
   return made;
 }
 
-/// One letter an element: d with weight decay, . without (pads too).
+/// One letter per element: d with weight decay, . without (pads too).
 std::string letters(const std::vector<Segment>& segments) {
   std::string text;
   for (const Segment& segment : segments) {
@@ -64,6 +65,13 @@ TEST_CASE("the shards of any number of ranks put together give the whole") {
 TEST_CASE("a range may start inside a tensor, and no range gives no segment") {
   CHECK(letters(segments_of(table(), {{0, 90, 20, 0}})) == run_of(10, 'd') + run_of(10, '.'));
   CHECK(segments_of(table(), {}).empty());
+}
+
+TEST_CASE("frozen tensors do not decay") {
+  ParameterTable some = table();
+  for (const int tensor : {0, 3, 4}) some.freeze(tensor);
+  CHECK(letters(segments_of(some, {{0, 0, 256, 0}, {1, 0, 128, 256}})) ==
+        run_of(192, '.') + run_of(40, 'd') + run_of(88, '.') + run_of(10, 'd') + run_of(54, '.'));
 }
 
 TEST_CASE("ranges that leave a gap are refused") {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <cctype>
 #include <fstream>
 #include <iomanip>
 #include <iostream>
@@ -33,20 +34,26 @@ double states_of(const plan::MemoryPlan& plan) {
   return static_cast<double>(plan.of(Memory::parameters) + plan.of(Memory::gradients) + plan.of(Memory::optimizer));
 }
 
+/// zero.shard_group of "all", "node" or a number.
+io::WordOrNumber group_of(const std::string& text) {
+  return std::isdigit(static_cast<unsigned char>(text[0])) != 0 ? io::WordOrNumber(std::int64_t{std::stoi(text)})
+                                                                : io::WordOrNumber(text);
+}
+
 }  // namespace
 
 TEST_CASE("the formula: 16 P, 8 P + 8 P/n, 4 P + 12 P/n, 16 P/n") {
-  CHECK(plan::model_state_bytes(Precision::f32, 0, 1000, 4) == 16000.0);
-  CHECK(plan::model_state_bytes(Precision::f32, 1, 1000, 4) == 10000.0);
-  CHECK(plan::model_state_bytes(Precision::f32, 2, 1000, 4) == 7000.0);
-  CHECK(plan::model_state_bytes(Precision::f32, 3, 1000, 4) == 4000.0);
+  CHECK(plan::model_state_bytes(Precision::f32, 0, 1000, 1000, 4) == 16000.0);
+  CHECK(plan::model_state_bytes(Precision::f32, 1, 1000, 1000, 4) == 10000.0);
+  CHECK(plan::model_state_bytes(Precision::f32, 2, 1000, 1000, 4) == 7000.0);
+  CHECK(plan::model_state_bytes(Precision::f32, 3, 1000, 1000, 4) == 4000.0);
 }
 
 TEST_CASE("the formula in bf16: 18 P, 6 P + 12 P/n, 2 P + 16 P/n, 18 P/n") {
-  CHECK(plan::model_state_bytes(Precision::bf16, 0, 1000, 4) == 18000.0);
-  CHECK(plan::model_state_bytes(Precision::bf16, 1, 1000, 4) == 9000.0);
-  CHECK(plan::model_state_bytes(Precision::bf16, 2, 1000, 4) == 6000.0);
-  CHECK(plan::model_state_bytes(Precision::bf16, 3, 1000, 4) == 4500.0);
+  CHECK(plan::model_state_bytes(Precision::bf16, 0, 1000, 1000, 4) == 18000.0);
+  CHECK(plan::model_state_bytes(Precision::bf16, 1, 1000, 1000, 4) == 9000.0);
+  CHECK(plan::model_state_bytes(Precision::bf16, 2, 1000, 1000, 4) == 6000.0);
+  CHECK(plan::model_state_bytes(Precision::bf16, 3, 1000, 1000, 4) == 4500.0);
 }
 
 TEST_CASE("planned model states are the formula's, up to pads, for a model of 13 billion parameters") {
@@ -54,7 +61,8 @@ TEST_CASE("planned model states are the formula's, up to pads, for a model of 13
     for (const auto& plan : plans({"model.arch=llama", "model.preset=llama-13b", "train.precision=" + precision}, 8)) {
       CHECK(plan.num_parameters > 12'000'000'000);
       CHECK(name_of(plan.precision) == precision);
-      const double formula = plan::model_state_bytes(plan.precision, plan.stage, plan.num_parameters, 8);
+      const double formula =
+          plan::model_state_bytes(plan.precision, plan.stage, plan.num_parameters, plan.num_trainable, 8);
       CHECK(states_of(plan) == Catch::Approx(formula).epsilon(1e-4));
     }
   }
@@ -89,7 +97,7 @@ TEST_CASE("the smallest groups of whole nodes that fit are named, and what they 
   const auto deck_in = [](const std::string& group) {
     io::Deck deck =
         deck_with({"model.preset=gpt2-124m", "train.global_batch=64", "train.micro_batch=4", "zero.stage=3"});
-    deck.zero.shard_group = group;
+    deck.zero.shard_group = group_of(group);
     deck.ranks_per_node = 2;
     return deck;
   };
@@ -102,7 +110,7 @@ TEST_CASE("the smallest groups of whole nodes that fit are named, and what they 
   const auto groups_in = [&](std::int64_t bytes, const std::string& group = "all") {
     const auto fit = plan::first_fit(deck_in(group), "mpi", 16, 50257, {bytes, bytes});
     REQUIRE(fit.has_value());
-    return fit->in_groups ? fit->in_groups->ranks_a_group : 0;
+    return fit->in_groups ? fit->in_groups->ranks_per_group : 0;
   };
   CHECK(total("8") > total("all"));
   CHECK(groups_in(total("2")) == 2);
@@ -114,14 +122,15 @@ TEST_CASE("the smallest groups of whole nodes that fit are named, and what they 
   CHECK(total("64") == total("all"));
   CHECK(total("node") == total("2"));
   CHECK_THROWS_AS(total("3"), Error);
-  CHECK(train::ranks_a_group(deck_with({"model.preset=gpt2-124m", "zero.shard_group=node", "zero.stage=1"}), 16) == 8);
+  CHECK(train::ranks_per_group(deck_with({"model.preset=gpt2-124m", "zero.shard_group=node", "zero.stage=1"}), 16) ==
+        8);
 
   io::Deck least = deck_in("2");  // in these groups nothing needs less
   least.train.recompute = "full";
   least.train.micro_batch = 1;
   const auto fit_below = [&](const std::string& group, int stage) {
     io::Deck deck = least;
-    deck.zero.shard_group = group;
+    deck.zero.shard_group = group_of(group);
     deck.zero.stage = stage;
     train::Settings settings = train::settings_of(deck, 16, 50257, 0);
     settings.comm.ranks_per_node = 2;
@@ -296,10 +305,10 @@ TEST_CASE("a GPU has a reserve, larger with NCCL and with its three communicator
   plan.on_gpus = true;
   const std::int64_t alone = plan::estimated_reserve(plan);
   CHECK(alone >= std::int64_t{1} << 30);
-  plan.num_ranks = plan.ranks_a_group = 16;
+  plan.num_ranks = plan.ranks_per_group = 16;
   const std::int64_t of_nccl = plan::estimated_reserve(plan) - alone;
   CHECK(of_nccl > 0);
-  plan.ranks_a_group = 8;
+  plan.ranks_per_group = 8;
   CHECK(plan::estimated_reserve(plan) == alone + 3 * of_nccl);
 }
 
@@ -387,7 +396,8 @@ TEST_CASE("the table of models and ranks in the documents is what is planned, an
       const io::Deck deck = deck_with(overrides);
       std::string line = "| " + row.name + " | " + std::to_string(ranks) + " |";
       for (const auto& plan : plan::plans_of_all_stages(deck, ranks == 1 ? "self" : "mpi", ranks, 0)) {
-        const double formula = plan::model_state_bytes(plan.precision, plan.stage, plan.num_parameters, ranks);
+        const double formula =
+            plan::model_state_bytes(plan.precision, plan.stage, plan.num_parameters, plan.num_trainable, ranks);
         CHECK(states_of(plan) == Catch::Approx(formula).epsilon(0.002));
         std::ostringstream cell;
         cell << std::fixed << std::setprecision(1) << " " << formula / kGiB << " / "

@@ -21,6 +21,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/distributed/communicator_decorators.hpp>
 #include "src/distributed/back_ends.hpp"
+#include "src/distributed/group_communicator.hpp"
 
 #include "model_step.hpp"
 #include "thread_mpi.hpp"
@@ -90,8 +91,9 @@ std::unique_ptr<distributed::Communicator> connect(const Case& one, MPI_Comm wor
   options.message_bytes = 1024;  // several messages a gather
   options.shm_free_bytes = [roomy = one.backend == "shm"] { return roomy ? std::int64_t{1} << 30 : 0; };
   options.notice = [](const std::string&) {};
-  auto inner = one.backend == "mpi" ? make_mpi_communicator(&world, ledger, options)
-                                    : make_shm_communicator(&world, ledger, options);
+  const distributed::Ranks ranks = distributed::ranks_of(world);
+  auto inner = one.backend == "mpi" ? make_mpi_communicator(ranks, ledger, options)
+                                    : make_shm_communicator(ranks, ledger, options);
   return std::make_unique<SleepyCommunicator>(std::move(inner));
 }
 

@@ -12,7 +12,7 @@ import sys
 
 CODE = (".cpp", ".hpp")
 SCRIPTS = (".sh", ".py", ".cmake")
-LEFT_OUT = {".git", "build", "runs", "__pycache__", "data"}
+LEFT_OUT = {".git", "build", "runs", "__pycache__", "fixtures"}
 
 
 def files(source, *endings):
@@ -35,7 +35,7 @@ def lines_matching(source, pattern, allowed):
                 yield f"{path}:{number}: {line.strip()}"
 
 
-def mpi_only_in_dist(source):
+def mpi_only_in_distributed(source):
     allowed = ("src/distributed/", "include/kozero/distributed/", "tests/")
     yield from lines_matching(source, r"MPI_|nccl[A-Z]|<mpi\.h>|<nccl\.h>", allowed)
 
@@ -111,6 +111,22 @@ def spack_specs(text):
         return [row.split("- ", 1)[1].strip("'\"") for row in rows if row.startswith("  - ") or row.startswith("    - ")]
 
 
+def anonymous_namespaces(source):
+    for path in files(source, ".cpp"):
+        if path.parts[0] == "tests":
+            continue
+        text = (source / path).read_text()
+        count = len(re.findall(r"^namespace \{$", text, re.MULTILINE))
+        if count > max(1, len(re.findall(r"^namespace kozero\S* \{$", text, re.MULTILINE))):
+            yield f"{path}: {count} anonymous namespaces; one is enough"
+
+
+def opening_sentence(source):
+    for path in files(source, *CODE):
+        if not (source / path).read_text().splitlines()[2].startswith(f"// {path.name}: "):
+            yield f"{path}: its third line is not '// {path.name}: ' and what it is"
+
+
 def formatted(source):
     """As clang-format 14 writes them: other versions differ in a few places."""
     paths = [str(path) for path in files(source, *CODE, ".cu")]
@@ -121,8 +137,8 @@ def formatted(source):
         yield run.stderr.strip()
 
 
-RULES = (mpi_only_in_dist, stage_only_where_named, spdx_lines, file_length, ascii_only, include_paths, file_names, parse,
-         formatted)
+RULES = (mpi_only_in_distributed, stage_only_where_named, spdx_lines, file_length, ascii_only, include_paths, file_names,
+         parse, anonymous_namespaces, opening_sentence, formatted)
 
 
 def main():

@@ -39,15 +39,15 @@ void on_first_ranks(int num_ranks, const std::string& backend, const Body& body,
 }
 
 /// Runs `body(communicators)`, or `body(communicators, ranks)`, on the mesh of the first `num_ranks` ranks in groups
-/// of `ranks_a_group` (0: one group); the others wait.
+/// of `ranks_per_group` (0: one group); the others wait.
 template <class Body>
-void on_first_mesh(int num_ranks, int ranks_a_group, const std::string& backend, const Body& body,
+void on_first_mesh(int num_ranks, int ranks_per_group, const std::string& backend, const Body& body,
                    const distributed::CommunicatorOptions& options = {}) {
   const test::RankGroup group(test::world_rank() < num_ranks ? 0 : 1);
   if (test::world_rank() < num_ranks) {
     MemoryLedger ledger;
     distributed::MeshCommunicators mesh =
-        distributed::make_mesh(num_ranks == 1 ? "self" : backend, group.ranks(), ranks_a_group, ledger, options);
+        distributed::make_mesh(num_ranks == 1 ? "self" : backend, group.ranks(), ranks_per_group, ledger, options);
     if constexpr (std::is_invocable_v<const Body&, distributed::MeshCommunicators&>) {
       body(mesh);
     } else {

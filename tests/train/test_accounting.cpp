@@ -36,10 +36,10 @@ struct Accounts {
   [[nodiscard]] std::int64_t planned() const { return num_ranks * plan::bytes_sent(settings, table, num_ranks).all; }
 };
 
-/// `ranks_a_group` 0: all.
-Accounts accounts_of(const TinyRun& run, int num_ranks, int ranks_a_group = 0) {
+/// `ranks_per_group` 0: all.
+Accounts accounts_of(const TinyRun& run, int num_ranks, int ranks_per_group = 0) {
   Accounts accounts;
-  tests::on_first_mesh(num_ranks, ranks_a_group, "mpi", [&](distributed::MeshCommunicators& mesh) {
+  tests::on_first_mesh(num_ranks, ranks_per_group, "mpi", [&](distributed::MeshCommunicators& mesh) {
     MemoryLedger ledger;
     distributed::Communicator& comm = *mesh.all;
     tests::TinyTraining training(run, mesh.mesh(), ledger);
@@ -60,7 +60,7 @@ Accounts accounts_of(const TinyRun& run, int num_ranks, int ranks_a_group = 0) {
       accounts.largest = std::max(accounts.largest, one);
     }
     accounts.table = training.engine().parameters();
-    accounts.settings = tests::TinyTraining::settings(run, num_ranks, ranks_a_group);
+    accounts.settings = tests::TinyTraining::settings(run, num_ranks, ranks_per_group);
     accounts.num_ranks = num_ranks;
     accounts.here = true;
   });
@@ -298,6 +298,37 @@ TEST_CASE("blocks of a vocabulary take the place of the whole in stage 3's buffe
   const std::int64_t block = 400 * wide.dim * 4;
   CHECK(gathered(wide, 3) - gathered(tests::in_blocks(wide, 400), 3) > 2 * 10 * block - 4 * block - block);
   CHECK(gathered(wide, 2) - gathered(tests::in_blocks(wide, 400), 2) > 10 * block - 2 * block - block);
+}
+
+TEST_CASE("frozen units: bytes sent are planned exactly, and gradients and states are those of the units that train") {
+  const int num_ranks = tests::group_sizes().back();
+  for (const int of_group : {num_ranks, num_ranks / 2}) {
+    if (of_group == 0) continue;
+    for (const int stage : {0, 1, 2, 3}) {
+      if (stage == 0 && of_group < num_ranks) continue;
+      TinyRun run{.model = tests::tiny_gpt2(), .stage = stage, .micro_steps = 2, .global_batch = 2 * num_ranks};
+      run.model.layers = 4;
+      run.recompute = {stage == 3 ? 2 : 0};
+      const auto all = accounts_of(run, num_ranks, of_group);
+      for (const std::vector<std::string>& patterns :
+           {std::vector<std::string>{"wte.*", "h.0.*", "h.2.*"}, {"wte.*", "wpe.*", "h.0.*", "h.1.*", "*.ln_2.*"}}) {
+        run.model.freeze = patterns;
+        const auto some = accounts_of(run, num_ranks, of_group);
+        if (!some.here) continue;
+        CAPTURE(stage, of_group, patterns);
+        CHECK(std::abs(some.planned() - some.bytes_sent) < num_ranks * num_ranks);
+        CHECK(some.bytes_sent < all.bytes_sent);
+        const std::int64_t weights = 4 * some.table.extent();
+        const std::int64_t trained = 4 * some.table.without_frozen_units().extent();
+        const std::int64_t copies = num_ranks, groups = num_ranks / of_group;
+        // Weights; gradients, and in stages 0 and 1 sums of micro-steps; two moments.
+        const std::array<std::int64_t, 4> expected = {
+            weights * copies + trained * (3 * copies + groups), weights * copies + trained * (copies + 3 * groups),
+            weights * copies + trained * 3 * groups, weights * groups + trained * 3 * groups};
+        CHECK(some.held == expected[static_cast<std::size_t>(stage)]);
+      }
+    }
+  }
 }
 
 TEST_CASE("parameters, gradients and optimizer state take the formula's bytes, pads apart") {

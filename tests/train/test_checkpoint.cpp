@@ -6,7 +6,6 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <kozero/distributed/agreement.hpp>
-#include <kozero/distributed/communicator.hpp>
 #include <kozero/train/checkpoint.hpp>
 #include "kernels/launch/reduce.hpp"
 
@@ -249,8 +248,7 @@ TEST_CASE(
                     .optimizer = optimizer};
         run.staged = kind % 2 == 1;
         const std::string path = folder / (optimizer + std::to_string(10 * micro_steps + kind));
-        tests::on_first_ranks(
-            3, "mpi", [&](auto& comm, const distributed::Ranks& ranks) { check_restart(run, path, comm, ranks); });
+        tests::on_first_ranks(3, "mpi", [&](auto& comm, const auto& ranks) { check_restart(run, path, comm, ranks); });
       }
     }
   }
@@ -266,8 +264,7 @@ TEST_CASE("a run in bf16 that stops and goes on gives the bits of one that never
                       .steps = 5,
                       .staged = stage % 2 == 1};
     const std::string path = folder / std::to_string(stage);
-    tests::on_first_ranks(3, "mpi",
-                          [&](auto& comm, const distributed::Ranks& ranks) { check_restart(run, path, comm, ranks); });
+    tests::on_first_ranks(3, "mpi", [&](auto& comm, const auto& ranks) { check_restart(run, path, comm, ranks); });
   }
 }
 
@@ -279,7 +276,7 @@ TEST_CASE(
               .stage = 2,
               .steps = 5,
               .loss_scaler = train::LossScaler::dynamic(3, 0x1p17)};
-  tests::on_first_ranks(3, "mpi", [&](distributed::Communicator& comm, const distributed::Ranks& ranks) {
+  tests::on_first_ranks(3, "mpi", [&](auto& comm, const distributed::Ranks& ranks) {
     check_restart(run, folder / "fp16", comm, ranks);
     MemoryLedger ledger;
     TinyTraining other(run, comm, ledger);
@@ -295,7 +292,7 @@ TEST_CASE("what is saved is the state at begin(), whatever training does to it w
   const SharedFolder folder;
   const auto hashes = [&](const std::string& name, bool staged) {
     std::map<std::string, std::string> datasets;
-    tests::on_first_ranks(2, "mpi", [&](distributed::Communicator& comm, const distributed::Ranks& ranks) {
+    tests::on_first_ranks(2, "mpi", [&](auto& comm, const distributed::Ranks& ranks) {
       MemoryLedger ledger;
       TinyTraining training({.model = smallest_gpt2(), .stage = 1, .staged = staged}, comm, ledger);
       training.result_of_steps(1, 1);
@@ -313,24 +310,23 @@ TEST_CASE("what is saved is the state at begin(), whatever training does to it w
 
 TEST_CASE("a save that fails beside the training is reported to every rank when all have ended") {
   const SharedFolder folder;
-  tests::on_first_ranks(
-      test::world_size(), "mpi", [&](distributed::Communicator& comm, const distributed::Ranks& ranks) {
-        MemoryLedger ledger;
-        TinyTraining training({.model = smallest_gpt2(), .stage = 3, .staged = true}, comm, ledger);
-        train::CheckpointSaver saver(training.engine(), training.engine().staging(),
-                                     distributed::make_control_communicator(ranks, 60.0));
-        CHECK(!saver.ended(comm));
-        const auto run_folder = std::make_shared<io::HeldFolder>(folder.path(), nullptr);
-        for (const bool exists : {false, true}) {
-          saver.begin({run_folder, record_of(7), {}, 0});
-          CHECK_THROWS_WITH(saver.begin({run_folder, record_of(8), {}, 0}), ContainsSubstring("under way"));
-          auto report = saver.ended(comm);
-          while (!report) report = saver.ended(comm);
-          CHECK(report->problem.has_value() == exists);
-          if (report->problem) CHECK_THAT(report->problem->what(), ContainsSubstring("step_000000007: exists already"));
-        }
-        CHECK(!saver.wait());
-      });
+  tests::on_first_ranks(test::world_size(), "mpi", [&](auto& comm, const distributed::Ranks& ranks) {
+    MemoryLedger ledger;
+    TinyTraining training({.model = smallest_gpt2(), .stage = 3, .staged = true}, comm, ledger);
+    train::CheckpointSaver saver(training.engine(), training.engine().staging(),
+                                 distributed::make_control_communicator(ranks, 60.0));
+    CHECK(!saver.ended(comm));
+    const auto run_folder = std::make_shared<io::HeldFolder>(folder.path(), nullptr);
+    for (const bool exists : {false, true}) {
+      saver.begin({run_folder, record_of(7), {}, 0});
+      CHECK_THROWS_WITH(saver.begin({run_folder, record_of(8), {}, 0}), ContainsSubstring("under way"));
+      auto report = saver.ended(comm);
+      while (!report) report = saver.ended(comm);
+      CHECK(report->problem.has_value() == exists);
+      if (report->problem) CHECK_THAT(report->problem->what(), ContainsSubstring("step_000000007: exists already"));
+    }
+    CHECK(!saver.wait());
+  });
 }
 
 TEST_CASE("staging that is too small for the state is refused with what it needs") {
@@ -362,7 +358,7 @@ TEST_CASE("a checkpoint without this optimizer's states loads weights only, and 
     train::save_checkpoint(folder / "adamw", adamw.engine(), record_of(3));
     TinyTraining sgd({.model = tests::tiny_llama(), .stage = 0, .optimizer = "sgd"}, comm, ledger);
     const auto absent = train::load_state(folder / "adamw/state.h5", sgd.engine(), comm);
-    CHECK(absent == std::vector<std::string>{"optimizer/momentum_buffer"});
+    CHECK(absent.groups == std::vector<std::string>{"optimizer/momentum_buffer"});
     CHECK(sgd.my_weights() == adamw.my_weights());
   });
 }

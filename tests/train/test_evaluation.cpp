@@ -61,7 +61,7 @@ TEST_CASE("samples of an evaluation are spread evenly, in order, and are all of 
 
 TEST_CASE("an evaluation of a part reads samples from the whole set, on any rank count") {
   /// Samples that note who was read.
-  class Noted final : public train::SampleSource {
+  class Noted final : public data::SampleSource {
    public:
     [[nodiscard]] std::int64_t num_samples() const override { return 100; }
     void read(std::int64_t index, std::span<Token> window) const override {

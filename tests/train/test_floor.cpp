@@ -3,8 +3,8 @@
 // test_floor.cpp: training on the synthetic source comes within 2 % of its entropy.
 #include <catch2/catch_test_macros.hpp>
 
+#include <kozero/data/data_set.hpp>
 #include <kozero/distributed/make_communicator.hpp>
-#include <kozero/train/data_set.hpp>
 #include <kozero/train/evaluation.hpp>
 #include <kozero/train/settings.hpp>
 
@@ -20,11 +20,11 @@ TEST_CASE("a tiny model reaches the Markov source's entropy within 2 %") {
       "floor.toml");
   tests::on_first_ranks(1, "self", [&](distributed::Communicator& comm) {
     MemoryLedger ledger;
-    const train::DataSet data = train::open_data(deck, 32, comm);
+    const data::DataSet data = data::open_data(deck, 32, comm);
     const auto settings = train::settings_of(deck, 1, data.vocab, data.train->num_samples());
     const auto engine = train::make_engine(settings, comm, ledger);
     engine->initialise(settings.seed);
-    const train::Sampler sampler(settings.seed, data.train->num_samples(), settings.batch.global_batch);
+    const data::Sampler sampler(settings.seed, data.train->num_samples(), settings.batch.global_batch);
     engine->train_on(sampler, *data.train, settings.step);
     for (std::int64_t step = 1; step <= settings.steps; ++step) engine->step(step);
     // Many samples, of an endless source: the mean's own deviation is below 0.3 % of the floor.

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <support/rotation.hpp>
 
 #include "groups.hpp"
 #include "tiny_run.hpp"
@@ -188,9 +189,11 @@ Outcome outcome_of(const TinyRun& run, const distributed::Mesh& mesh) {
 
 TEST_CASE("one outcome a model, precision and batch: on 1 to 7 ranks, in every stage, with uneven granules") {
   int turn = 0;
+  test::Rotation rotation("one outcome", 4);
   for (const auto precision : {Precision::f32, Precision::bf16, Precision::fp16}) {
     for (const auto& model : {tests::tiny_gpt2(), tests::tiny_llama(), tests::tiny_qwen3()}) {
       for (const std::int64_t granules : {1, 3, 5}) {
+        if (!rotation.takes()) continue;
         TinyRun run{
             .model = model, .precision = precision, .micro_batch = 2, .global_batch = 2 * granules - granules / 3};
         if (precision == Precision::fp16) run.loss_scaler = train::LossScaler::fixed(0x1p10);
@@ -233,7 +236,9 @@ TEST_CASE("a vocabulary in blocks: one outcome on 1 to 7 ranks, in every stage, 
       {tests::in_blocks(tied_llama, 16), Precision::f32},
       {tests::in_blocks(tests::tiny_qwen3(), 8), Precision::bf16},
       {tests::in_blocks(untied_gpt2, 16), Precision::fp16}};
+  test::Rotation rotation("a vocabulary in blocks", 3);
   for (const auto& [model, precision] : cases) {
+    if (!rotation.takes()) continue;
     TinyRun run{.model = model, .precision = precision, .micro_batch = 2, .global_batch = 9};
     if (precision == Precision::fp16) run.loss_scaler = train::LossScaler::fixed(0x1p10);
     std::optional<Outcome> first;
@@ -338,8 +343,10 @@ TEST_CASE("a vocabulary in blocks stays near the whole, from step to step") {
 TEST_CASE("sharding in groups of ranks gives the bits of one group, by every algorithm of the sums") {
   const int num_ranks = test::world_size() == 7 ? 6 : std::min(4, test::world_size());
   std::size_t turn = 0;
+  test::Rotation rotation("groups", 2);
   for (const auto precision : {Precision::f32, Precision::bf16}) {
     for (const int micro_steps : {1, 3}) {
+      if (!rotation.takes()) continue;
       TinyRun run{.model = tests::tiny_gpt2(), .precision = precision, .micro_steps = micro_steps, .global_batch = 11};
       std::optional<Outcome> first;
       tests::on_first_ranks(num_ranks, "mpi", [&](distributed::Communicator& comm) { first = outcome_of(run, comm); });
@@ -380,11 +387,13 @@ TEST_CASE("sharding in groups of ranks gives the bits of one group, by every alg
 
 TEST_CASE("groups of blocks that are computed again under stage 3 give the bits of none, whatever is gathered ahead") {
   if (test::world_size() == 7) return;  // the program on 4 ranks does it
+  test::Rotation rotation("groups of blocks", 3);
   for (const bool tied : {false, true}) {
     TinyRun run{.model = tests::tiny_gpt2(), .stage = 3, .micro_steps = 2, .global_batch = 4};
     run.model.layers = 7;
     run.model.tie_embeddings = tied;
     for (const int ranks_per_node : {0, 1, 2}) {
+      if (!rotation.takes()) continue;
       std::optional<TinyResult> kept;
       for (const int blocks : {0, 1, 2, 3, 7}) {
         for (const int ahead : {0, 1, 3}) {

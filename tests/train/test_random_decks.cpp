@@ -44,7 +44,7 @@ struct Leg {
   int ranks = 1;
   const char* backend = "self";
   int stage = 0;
-  int ranks_a_group = 0;  ///< 0: all
+  int ranks_per_group = 0;  ///< 0: all
   bool overlap = true;
   int prefetch_units = 1;
   int ranks_per_node = 0;  ///< > 0: by messages between nodes of so many ranks
@@ -80,6 +80,19 @@ model::Config random_model(Draws& draw) {
   return config;
 }
 
+/// Tensors that are not trained, in every other deck.
+std::vector<std::string> random_freeze(Draws draw, const std::string& arch) {
+  if (draw.coin()) return {};
+  const std::vector<std::string> patterns = {
+      arch == "gpt2" ? "wte.*" : "embed_tokens.*", arch == "gpt2" ? "h.0.*" : "layers.0.*",
+      arch == "gpt2" ? "*.c_attn.*" : "*.k_proj.*", arch == "gpt2" ? "wpe.weight" : "*norm.weight"};
+  std::vector<std::string> chosen;
+  for (const std::string& pattern : patterns) {
+    if (draw.coin()) chosen.push_back(pattern);
+  }
+  return chosen;
+}
+
 RandomDeck random_deck(std::uint64_t number) {
   Draws draw(number);
   RandomDeck deck{.run = {.model = random_model(draw)}, .legs = {}};
@@ -110,10 +123,11 @@ RandomDeck random_deck(std::uint64_t number) {
       leg.offload = tests::offloaded_to(kind, leg.stage == 3 && draw.coin(), draw.between(1, 300) << 10);
     }
     if (leg.stage > 0 && leg.ranks % 2 == 0 && draw.coin())
-      leg.ranks_a_group = static_cast<int>(draw.between(1, leg.ranks / 2));
+      leg.ranks_per_group = static_cast<int>(draw.between(1, leg.ranks / 2));
     leg.last = i + 1 == num_legs ? run.steps : run.steps * (i + 1) / num_legs;
     deck.legs.push_back(leg);
   }
+  run.model.freeze = random_freeze(Draws(number + (std::uint64_t{1} << 32U)), run.model.arch);
   return deck;
 }
 
@@ -124,10 +138,11 @@ std::string described(const RandomDeck& deck) {
                      std::to_string(model.vocab) + " in blocks of " + std::to_string(model.vocab_block) + ", T " +
                      std::to_string(model.seq) + ", " + std::to_string(deck.run.global_batch) +
                      " sequences in granules of " + std::to_string(deck.run.micro_batch);
+  for (const std::string& pattern : model.freeze) text += ", frozen " + pattern;
   for (const Leg& leg : deck.legs) {
     text += "; " + std::to_string(leg.ranks) + " ranks, " +
-            (leg.ranks_a_group > 0 ? "in groups of " + std::to_string(leg.ranks_a_group) + ", " : "") + leg.backend +
-            ", stage " + std::to_string(leg.stage) +
+            (leg.ranks_per_group > 0 ? "in groups of " + std::to_string(leg.ranks_per_group) + ", " : "") +
+            leg.backend + ", stage " + std::to_string(leg.stage) +
             (leg.ranks_per_node > 0 ? ", nodes of " + std::to_string(leg.ranks_per_node) : "") + ", recompute " +
             std::to_string(leg.recompute.blocks) + ", units of " + std::to_string(leg.blocks_in_unit) + " blocks" +
             (leg.staged ? ", staged" : "") + (leg.offload.uses(tests::Kind::disk) ? ", on disk" : "") +
@@ -159,13 +174,14 @@ float addend_at(std::int64_t granule, int tensor, std::int64_t index) {
 std::string sums_of_addends(TinyTraining& training, const TinyRun& run) {
   distributed::Communicator& comm = training.engine().comm();
   const ParameterTable& table = training.engine().parameters();
-  const train::Granules granules({0, run.global_batch}, run.micro_batch);
+  const data::Granules granules({0, run.global_batch}, run.micro_batch);
   const int micro_steps = granules.micro_steps(comm.size());
   std::string bytes;
   training.with_state([&](auto& state) {
     for (int step = 0; step < micro_steps; ++step) {
       state.gradients().begin_micro_step({step, micro_steps, granules.busy_ranks(step, comm.size())});
       for (int unit = table.num_units() - 1; unit >= 0; --unit) {
+        if (!table.unit(unit).trainable) continue;
         const auto addend = state.gradients().addend(unit);
         for (const auto& row : table.rows_of(unit)) {
           for (std::int64_t i = row.offset; i < row.offset + row.extent(); ++i) {
@@ -180,12 +196,13 @@ std::string sums_of_addends(TinyTraining& training, const TinyRun& run) {
     const double norm = state.gradients().norm();
     bytes.append(reinterpret_cast<const char*>(&norm), sizeof(norm));
     for (int unit = 0; unit < table.num_units(); ++unit) {
+      if (!table.unit(unit).trainable) continue;
       const auto mine = state.gradients().shard(unit);
       const auto extent = static_cast<std::size_t>(training.engine().master().layout().shard(unit).extent);
       const std::string text(reinterpret_cast<const char*>(mine.data()), extent * sizeof(float));
       std::string all;
       for (const auto& part : distributed::gather_text(training.engine().master().comm(), text)) all += part;
-      bytes += tests::without_pads(table, unit, all);
+      bytes += tests::without_pads(table, unit, all, true);
     }
   });
   return bytes;
@@ -281,7 +298,7 @@ void check_deck(std::uint64_t number, const std::string& folder) {
     const auto take = [&](distributed::MeshCommunicators& mesh, const distributed::Ranks& ranks) {
       take_leg(deck.run, leg, first, from, run_folder, reference, mesh.mesh(), ranks);
     };
-    tests::on_first_mesh(leg.ranks, leg.ranks_a_group, leg.ranks_per_node > 0 ? "mpi" : leg.backend, take,
+    tests::on_first_mesh(leg.ranks, leg.ranks_per_group, leg.ranks_per_node > 0 ? "mpi" : leg.backend, take,
                          {.ranks_per_node = leg.ranks_per_node});
     from = io::checkpoint_folder(run_folder, leg.last);
     first = leg.last + 1;

@@ -201,7 +201,8 @@ TEST_CASE("a key that changes bits is named on resume, whichever it is, with bot
                                                       {"optim.schedule", "linear"},
                                                       {"train.on_nonfinite", "skip"},
                                                       {"train.loss_scale", "8"},
-                                                      {"optim.min_lr", "0.001"}};
+                                                      {"optim.min_lr", "0.001"},
+                                                      {"optim.freeze", "wte.*"}};
     if (row.effect != io::Effect::bits || row.key == "optim.momentum") continue;
     const auto given = other.find(row.key);
     const std::string value = given != other.end()                                          ? given->second
@@ -226,4 +227,42 @@ TEST_CASE("a key that changes bits is named on resume, whichever it is, with bot
   io::CheckpointRecord unreadable = record({});
   unreadable.deck = "nonsense = 1";
   CHECK(train::changes_since(unreadable, record({})).front().starts_with("keys are not compared"));
+}
+
+TEST_CASE("optim.freeze: names with and without the prefix, and a refusal of what matches no tensor or all") {
+  const auto frozen = [](const std::vector<std::string>& overrides) {
+    const auto config = train::model_config(deck_with(overrides), 16);
+    std::vector<std::string> names;
+    const auto table = model::make_model<float>(config)->parameters();
+    for (int tensor = 0; tensor < std::ssize(table.tensors()); ++tensor) {
+      if (!table.is_trainable(tensor)) names.push_back(table.tensors()[static_cast<std::size_t>(tensor)].name);
+    }
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  CHECK(frozen({}).empty());
+  CHECK(frozen({"optim.freeze=[]"}).empty());
+  CHECK(frozen({R"(optim.freeze=["transformer.wte.weight", "h.0.ln_*"])"}) ==
+        Names{"wte.weight", "h.0.ln_1.weight", "h.0.ln_1.bias", "h.0.ln_2.weight", "h.0.ln_2.bias"});
+  CHECK(frozen({R"(optim.freeze="transformer.h.0.*.c_fc.weight")"}) == Names{"h.0.mlp.c_fc.weight"});
+  CHECK(frozen({"model.arch=llama", R"(optim.freeze=["embed_tokens.*", "model.norm.weight", "lm_head.weight"])"}) ==
+        Names{"model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"});
+  const auto refusal = [](const std::string& value) {
+    try {
+      train::model_config(deck_with({"optim.freeze=" + value}), 16);
+      return std::string("accepted");
+    } catch (const Error& problem) {
+      CHECK(problem.failure() == Failure::deck);
+      return std::string(problem.what());
+    }
+  };
+  CHECK(
+      refusal(R"(["wte.weight", "transfomer.wpe.weight"])") ==
+      R"(command line: optim.freeze = ["wte.weight", "transfomer.wpe.weight"]: "transfomer.wpe.weight" is the name of )"
+      R"(no tensor; did you mean "transformer.wpe.weight"?)");
+  CHECK(refusal(R"("h.3.*")") ==
+        R"(command line: optim.freeze = ["h.3.*"]: "h.3.*" is the name of no tensor; did you mean "h.0.*"?)");
+  CHECK(refusal(R"("lm_head.weight")").find("is the name of no tensor") != std::string::npos);  // tied
+  CHECK(refusal(R"("*")") == R"(command line: optim.freeze = ["*"]: no tensor is left to train; accepted are patterns )"
+                             "that leave one");
 }

@@ -88,9 +88,9 @@ class Meddling final : public distributed::CommunicatorDecorator {
 };
 
 /// Samples that call back when they are read.
-class WatchedSamples final : public train::SampleSource {
+class WatchedSamples final : public data::SampleSource {
  public:
-  explicit WatchedSamples(const train::SampleSource& inner) : inner_(inner) {}
+  explicit WatchedSamples(const data::SampleSource& inner) : inner_(inner) {}
   std::function<void()> at_read;
   [[nodiscard]] std::int64_t num_samples() const override { return inner_.num_samples(); }
   void read(std::int64_t index, std::span<Token> window) const override {
@@ -99,7 +99,7 @@ class WatchedSamples final : public train::SampleSource {
   }
 
  private:
-  const train::SampleSource& inner_;
+  const data::SampleSource& inner_;
 };
 
 struct Trial {
@@ -195,7 +195,7 @@ class Run {
   TinyRun run_;
   TinyTraining training_;
   WatchedSamples source_;
-  train::Sampler sampler_;
+  data::Sampler sampler_;
   train::Engine& engine_;
   bool flipped_ = false;
   int reads_ = 0;

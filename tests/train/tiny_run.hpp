@@ -17,7 +17,7 @@
 namespace kozero::tests {
 
 /// Windows of tokens that are a function of (seed, sample, position).
-class NoiseSamples final : public train::SampleSource {
+class NoiseSamples final : public data::SampleSource {
  public:
   NoiseSamples(std::int64_t num_samples, std::int64_t vocab, std::int64_t tail = 0)
       : num_samples_(num_samples), vocab_(vocab), tail_(tail) {}
@@ -108,10 +108,13 @@ struct TinyResult {
   bool operator==(const TinyResult&) const = default;
 };
 
-/// The bytes of a unit's tensors, one after another: what lies between them depends on what is a unit.
-inline std::string without_pads(const ParameterTable& table, int unit, const std::string& floats) {
+/// The bytes of a unit's tensors, or of those that are trained, one after another: what lies between them depends on
+/// what is a unit.
+inline std::string without_pads(const ParameterTable& table, int unit, const std::string& floats,
+                                bool of_trained = false) {
   std::string bytes;
   for (const auto& row : table.rows_of(unit)) {
+    if (of_trained && !row.trainable) continue;
     const auto at = [](std::int64_t element) { return static_cast<std::size_t>(element) * sizeof(float); };
     bytes += floats.substr(at(row.offset), at(row.extent()));
   }
@@ -131,10 +134,10 @@ class TinyTraining {
     engine_->train_on(sampler_, source_, settings(run, mesh.all().size()).step);
   }
 
-  /// `ranks_a_group` 0: all.
-  static train::Settings settings(const TinyRun& run, int num_ranks, int ranks_a_group = 0) {
+  /// `ranks_per_group` 0: all.
+  static train::Settings settings(const TinyRun& run, int num_ranks, int ranks_per_group = 0) {
     train::Settings settings;
-    settings.ranks_a_group = ranks_a_group > 0 ? ranks_a_group : num_ranks;
+    settings.ranks_per_group = ranks_per_group > 0 ? ranks_per_group : num_ranks;
     settings.precision = run.precision;
     settings.model = model::resolved(run.model);
     settings.recompute = run.recompute;
@@ -210,7 +213,7 @@ class TinyTraining {
   TinyRun run_;
   std::unique_ptr<train::Engine> engine_;
   NoiseSamples source_;
-  train::Sampler sampler_;
+  data::Sampler sampler_;
 };
 
 }  // namespace kozero::tests

@@ -54,6 +54,21 @@ TEST_CASE("groups that are computed again are used upwards, the last group is no
   CHECK(order_of(5, 5) == std::vector<int>{5, 4, 3, 2, 1});
 }
 
+TEST_CASE("backward ends at the first unit that trains; of its group the blocks below are computed again too") {
+  const auto order_of = [](int blocks, int held, int trained) {
+    ParameterTable table = decoder_of(blocks);
+    for (int unit = 0; unit < trained; ++unit) table.freeze(unit);
+    const std::vector<int> all = UnitOrder(table, held).all();
+    return std::vector<int>(all.begin() + blocks + 2, all.end());
+  };
+  CHECK(order_of(5, 1, 1) == std::vector<int>{5, 4, 3, 2, 1});
+  CHECK(order_of(5, 1, 4) == std::vector<int>{5, 4});
+  CHECK(order_of(5, 2, 4) == std::vector<int>{5, 3, 4});
+  CHECK(order_of(6, 2, 6) == std::vector<int>{6});
+  CHECK(order_of(6, 3, 3) == std::vector<int>{6, 5, 4, 1, 2, 3});
+  CHECK(order_of(5, 1, 6).empty());
+}
+
 TEST_CASE("the head reads the blocks of a vocabulary downwards, then upwards") {
   ParameterTable tied;
   for (int block = 0; block < 3; ++block) add_unit(tied, 0, VocabularyUse::both);

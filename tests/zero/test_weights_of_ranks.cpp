@@ -100,7 +100,7 @@ TEMPLATE_TEST_CASE("rounded shards that were written beside the master are share
       REQUIRE(static_cast<std::int64_t>(rounded.extent(0)) == range.extent);
       for (std::int64_t i = 0; i < range.extent; ++i) rounded(i) = TestType(value_at(2, range.unit, range.begin + i));
     }
-    weights.share();
+    weights.share({0, 1, 2});
     for (int unit = 0; unit < table.num_units(); ++unit) {
       const auto shown = weights.acquire(unit);
       bool equal = true;
@@ -154,7 +154,7 @@ TEST_CASE("a gathered copy that is not its owners' is named when it is released"
     weights.release(unit);
   }
   weights.watch_copies(owners);
-  weights.share();
+  weights.share({0, 1, 2});
   const auto use = [&](int unit, bool flips) {
     const auto all = weights.acquire(unit);
     float& last = const_cast<float&>(all(static_cast<std::size_t>(table.unit(unit).extent - 1)));

@@ -18,6 +18,7 @@ struct Architecture {
   enum class Part : std::uint8_t { never, optional, always };
 
   const char* name;             ///< model.arch
+  const char* prefix = "";      ///< that transformers puts before most tensor names
   bool decoder = true;          ///< a stack of transformer blocks over tokens; false: generates its own data
   bool rotary = false;          ///< positions by RoPE; kv_heads and head_dim may be set (Llama's family)
   bool dropout = false;         ///< accepts model.dropout
@@ -30,13 +31,18 @@ struct Architecture {
 };
 
 inline constexpr std::array kArchitectures = {
-    Architecture{.name = "gpt2", .dropout = true, .tie_embeddings = true},
+    Architecture{.name = "gpt2", .prefix = "transformer.", .dropout = true, .tie_embeddings = true},
     Architecture{.name = "llama",
+                 .prefix = "model.",
                  .rotary = true,
                  .qkv_bias = Architecture::Part::optional,
                  .qk_norm = Architecture::Part::optional},
-    Architecture{.name = "qwen2", .rotary = true, .qkv_bias = Architecture::Part::always, .split = "Qwen 2 and 3"},
-    Architecture{.name = "qwen3", .rotary = true, .qk_norm = Architecture::Part::always},
+    Architecture{.name = "qwen2",
+                 .prefix = "model.",
+                 .rotary = true,
+                 .qkv_bias = Architecture::Part::always,
+                 .split = "Qwen 2 and 3"},
+    Architecture{.name = "qwen3", .prefix = "model.", .rotary = true, .qk_norm = Architecture::Part::always},
     Architecture{.name = "linear", .decoder = false},
 };
 

@@ -55,7 +55,7 @@ struct Event {
 
   Kind kind = Kind::phase;
   bool of_saver = false;       ///< of the thread that saves checkpoints; otherwise of the main thread
-  const char* name = "";       ///< "forward_backward", "all_gather", "MPI_Comm_dup"
+  const char* name = "";       ///< "forward_backward", "all_gather"
   const char* owner = "";      ///< the communicator, "shm"; "" for phases and MPI's calls
   std::uint64_t sequence = 0;  ///< of the communicator's collectives, from 1, equal on all ranks; 0: none
   std::int64_t bytes = 0;      ///< of a collective's whole array, or of one rank's values

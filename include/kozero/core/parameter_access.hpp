@@ -6,8 +6,9 @@
 // The flat Views have the unit's extent; a tensor lies at its row's offset (ParameterTable). Backward adds into
 // gradient(u), which is zero or has earlier contributions. Exception: if gradient(u).begins, rows with
 // Parameter::overwritten are uninitialized, and their first contributor overwrites them. A unit of VocabularyUse::both
-// has two sums: lookups add to lookup_gradient(u) at another time, and each sum becomes ready once per micro-step. The
-// interface hides communicators, ranks and sharding.
+// has two sums: lookups add to lookup_gradient(u) at another time, and each sum becomes ready once per micro-step. A
+// frozen unit (Unit::trainable) has no gradient: the View is empty, and gradient_ready(u) has no effect. The interface
+// hides communicators, ranks and sharding.
 #pragma once
 #include <kozero/core/views.hpp>
 

@@ -59,6 +59,7 @@ struct Parameter {
   std::int64_t offset = 0;   ///< elements from the unit's begin
   std::int64_t pad = 0;      ///< zeros directly behind the elements, which a kernel reads as more rows of the matrix
   bool decay = true;         ///< weight decay applies
+  bool trainable = true;     ///< has a gradient and is updated; false: frozen
   bool overwritten = false;  ///< a micro-step's first contribution overwrites the gradient, which need not be zeroed
   Initial initial = Initial::normal;
   float deviation = 0.02F;  ///< standard deviation of Initial::normal
@@ -82,6 +83,7 @@ struct Unit {
   std::int64_t offset = 0;  ///< of the unit's first element in the flat array
   int slot = 0;  ///< units of a slot share a few buffers, since they are used one at a time or in small groups
   VocabularyUse vocabulary = VocabularyUse::none;  ///< not none: the unit is a block of a vocabulary
+  bool trainable = true;                           ///< at least one of its rows is trainable
 };
 
 class ParameterTable {
@@ -94,6 +96,8 @@ class ParameterTable {
   int add_joined(Parameter parameter) { return append(std::move(parameter), false); }
   /// Appends further rows of the tensor added last to the open unit; the tensor's first extent grows by their number.
   int continue_tensor(Parameter parameter);
+  /// Makes all rows of a tensor frozen.
+  void freeze(int tensor);
 
   [[nodiscard]] const std::vector<Tensor>& tensors() const { return tensors_; }
   /// Ordered by tensor, by unit and by offset.
@@ -113,6 +117,16 @@ class ParameterTable {
   [[nodiscard]] std::int64_t extent() const;
   /// Elements of all tensors, pads excluded: the parameter count.
   [[nodiscard]] std::int64_t num_parameters() const;
+
+  [[nodiscard]] bool is_trainable(int tensor) const { return rows_of_tensor(tensor).front().trainable; }
+  /// Whether a trainable row overlaps the unit's elements [begin, begin + extent).
+  [[nodiscard]] bool is_trainable(int unit, std::int64_t begin, std::int64_t extent) const;
+  /// Elements of the trainable tensors, pads excluded.
+  [[nodiscard]] std::int64_t num_trainable() const;
+  /// Backward needs no unit before this one, since units are in the order of forward. num_units() if all are frozen.
+  [[nodiscard]] int first_trainable_unit() const;
+  /// The table of the gradients: the same unit numbers, but frozen units have no rows and extent 0.
+  [[nodiscard]] ParameterTable without_frozen_units() const;
 
  private:
   int append(Parameter parameter, bool align);
@@ -190,6 +204,7 @@ class ShardLayout {
 ///   a slot whose units are used one after another has 1 + ahead buffers, that of the transformer's blocks held +
 ///   ahead, never more than it has units      any other slot has one      the i-th unit of a slot uses its buffer i mod
 ///   buffers
+/// Units without elements need no buffer and are not counted.
 /// So held + ahead consecutive units of blocks have different buffers: `held` are in use, the others are being
 /// gathered.
 class SlotBuffers {

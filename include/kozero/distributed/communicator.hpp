@@ -38,6 +38,9 @@ class Ranks;  // environment.hpp
 enum class Role : std::size_t { training, saver };
 inline constexpr std::size_t kRoles = 2;
 
+/// The names of comm.backend: auto, self, mpi, shm, nccl (make_communicator.cpp).
+const std::vector<std::string>& backend_names();
+
 /// Free bytes of this node's shared memory (/dev/shm); 0 if the node has none.
 std::int64_t free_shared_memory();
 

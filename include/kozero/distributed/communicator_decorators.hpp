@@ -124,8 +124,8 @@ class CollectiveCounts {
 
 class CountedCommunicator final : public CommunicatorDecorator {
  public:
-  /// Groups are `ranks_a_group` consecutive ranks; 0: all ranks are one group. Adds to `counts`.
-  explicit CountedCommunicator(std::unique_ptr<Communicator> inner, int ranks_a_group = 0,
+  /// Groups are `ranks_per_group` consecutive ranks; 0: all ranks are one group. Adds to `counts`.
+  explicit CountedCommunicator(std::unique_ptr<Communicator> inner, int ranks_per_group = 0,
                                std::shared_ptr<CollectiveCounts> counts = std::make_shared<CollectiveCounts>());
 
   Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition, Fold fold) override;
@@ -140,7 +140,7 @@ class CountedCommunicator final : public CommunicatorDecorator {
   CollectiveCount& row(Collective collective) { return counts_->row(collective); }
 
   std::shared_ptr<CollectiveCounts> counts_;
-  int ranks_a_group_;
+  int ranks_per_group_;
   int first_of_group_;
 };
 

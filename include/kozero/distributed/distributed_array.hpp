@@ -157,8 +157,9 @@ Transfer<T> redistribute(const DistributedArray<T>& source, const DistributedArr
 /// Redistributes all units, each while the next one is started. Returns when all memory may be overwritten.
 template <class T>
 void redistribute(const DistributedArray<T>& source, const DistributedArray<T>& destination);
-/// The same for the first `num_units` units.
+/// The same for the units in `units`.
 template <class T>
-void redistribute_first(const DistributedArray<T>& source, const DistributedArray<T>& destination, int num_units);
+void redistribute_units(const DistributedArray<T>& source, const DistributedArray<T>& destination,
+                        const std::vector<int>& units);
 
 }  // namespace kozero::distributed

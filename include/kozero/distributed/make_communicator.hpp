@@ -49,9 +49,6 @@ class PlannedCommunicator final : public Communicator {
 /// in int; otherwise the collective throws Error(internal). Pointers are host memory.
 std::unique_ptr<Communicator> make_mpi_collectives(const Ranks& ranks);
 
-/// auto, self, mpi, shm, nccl.
-const std::vector<std::string>& backend_names();
-
 /// Throws Error(deck, seen by all ranks) for an unknown name. Makes no MPI call.
 void check_backend_name(const std::string& backend);
 
@@ -94,12 +91,12 @@ struct MeshCommunicators {
   [[nodiscard]] Mesh mesh() const { return group == nullptr ? Mesh(*all) : Mesh(*all, *group, *replicas); }
 };
 
-/// A mesh of groups of `ranks_a_group` ranks; 0: all ranks are one group. Errors as in make_communicator.
-MeshCommunicators make_mesh(const std::string& backend, const Ranks& ranks, int ranks_a_group, MemoryLedger& ledger,
+/// A mesh of groups of `ranks_per_group` ranks; 0: all ranks are one group. Errors as in make_communicator.
+MeshCommunicators make_mesh(const std::string& backend, const Ranks& ranks, int ranks_per_group, MemoryLedger& ledger,
                             const CommunicatorOptions& options = {});
 
 /// The mesh of rank 0 without peers, as make_planned_communicator.
-MeshCommunicators make_planned_mesh(const std::string& backend, int size, int ranks_a_group, MemoryLedger& ledger,
+MeshCommunicators make_planned_mesh(const std::string& backend, int size, int ranks_per_group, MemoryLedger& ledger,
                                     const CommunicatorOptions& options = {});
 
 }  // namespace kozero::distributed

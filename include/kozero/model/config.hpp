@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace kozero::model {
 
@@ -33,10 +34,11 @@ struct Config {
   float rope_theta = 10000.0F;
   RopeScaling rope_scaling = {};
   float norm_eps = 1e-5F;
-  bool qkv_bias = false;   ///< biases on q, k and v; resolved to true where arch always has them
-  bool qk_norm = false;    ///< RMSNorm of each q and k head; resolved likewise
-  bool rotary = false;     ///< RoPE; resolved from arch
-  std::uint64_t seed = 1;  ///< names the dropout streams and the linear demo's teacher
+  bool qkv_bias = false;                 ///< biases on q, k and v; resolved to true where arch always has them
+  bool qk_norm = false;                  ///< RMSNorm of each q and k head; resolved likewise
+  bool rotary = false;                   ///< RoPE; resolved from arch
+  std::uint64_t seed = 1;                ///< names the dropout streams and the linear demo's teacher
+  std::vector<std::string> freeze = {};  ///< patterns of the tensors that are not trained (frozen_tensors.hpp)
 };
 
 /// A field of a Config that files store.
@@ -48,8 +50,8 @@ struct Field {
 };
 
 /// Calls visit(field, member) for every field that files store, in their order: all fields but the dropout, the seed,
-/// the blocks per unit (no file depends on these) and the fields that follow from arch. A new field needs a line here,
-/// a row of the deck's schema, and the code that computes with the field.
+/// the blocks per unit, the frozen tensors (no file depends on these) and the fields that follow from arch. A new field
+/// needs a line here, a row of the deck's schema, and the code that computes with the field.
 template <class AnyConfig, class Visit>
 void for_each_field(AnyConfig& config, const Visit& visit) {
   visit(Field{.name = "arch", .linear = true}, config.arch);

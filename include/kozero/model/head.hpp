@@ -42,9 +42,11 @@ class Head {
   [[nodiscard]] std::int64_t scratch_bytes(std::int64_t num_rows) const;
 
   /// The rows' losses, and the gradient of scale * (sum of losses): overwrites dx, and adds into the units' gradients
-  /// as the first contributor to E's. Marks the gradients of the norm's unit and of blocks of E as ready.
-  Vector<const float> forward_backward(ParameterAccess<Scalar>& access, const Pass& pass, Matrix<Scalar> dx,
-                                       Matrix<const Scalar> x, Vector<const Token> targets, float scale);
+  /// as the first contributor to E's. Marks the gradients of the norm's unit and of blocks of E as ready. `table` says
+  /// which tensors are trained; a whole E in a unit of its own must be frozen.
+  Vector<const float> forward_backward(ParameterAccess<Scalar>& access, const ParameterTable& table, const Pass& pass,
+                                       Matrix<Scalar> dx, Matrix<const Scalar> x, Vector<const Token> targets,
+                                       float scale);
 
   /// Losses of the rows without gradients.
   Vector<const float> evaluate(ParameterAccess<Scalar>& access, const Pass& pass, Matrix<const Scalar> x,
@@ -82,17 +84,17 @@ class Head {
   static void for_each_chunk(std::int64_t num_rows, const Body& body);
 
   /// The weights of the unit that holds a whole E: `of_norm` if E is in the norm's unit, else acquired.
-  [[nodiscard]] Vector<const Scalar> acquire_vocabulary(ParameterAccess<Scalar>& access,
-                                                        Vector<const Scalar> of_norm) const;
+  [[nodiscard]] WeightViews<Scalar> acquire_vocabulary(ParameterAccess<Scalar>& access,
+                                                       const WeightViews<Scalar>& of_norm) const;
   void release_vocabulary(ParameterAccess<Scalar>& access) const;
-  void backward_of_whole(const Pass& pass, const Gradients& d, const UnitGradient& gradient,
-                         Vector<const Token> targets, float scale, Vector<const Scalar> weights);
+  void backward_of_whole(const Pass& pass, const Gradients& d, const GradientViews& gradients,
+                         Vector<const Token> targets, float scale, const WeightViews<Scalar>& weights);
 
   /// The first pass over the blocks: fills softmax_ and losses_ of all rows.
   void walk_forward(ParameterAccess<Scalar>& access, const Pass& pass, const Gradients& d, Vector<const Token> targets);
   /// The second pass: fills d.dnormed and adds into the gradients of the blocks.
-  void walk_backward(ParameterAccess<Scalar>& access, const Pass& pass, const Gradients& d, Vector<const Token> targets,
-                     float scale);
+  void walk_backward(ParameterAccess<Scalar>& access, const ParameterTable& table, const Pass& pass, const Gradients& d,
+                     Vector<const Token> targets, float scale);
   [[nodiscard]] kernels::SoftmaxOfRows softmax_of(const Chunk& chunk) const;
 
   Norm<Scalar> norm_;

@@ -11,6 +11,7 @@
 #include <kozero/core/parameter_access.hpp>
 #include <kozero/core/views.hpp>
 #include <kozero/model/model.hpp>
+#include <kozero/model/parameter_views.hpp>
 
 namespace kozero::model {
 
@@ -64,12 +65,14 @@ class Sublayer {
   /// Bytes of scratch that one call needs for these extents.
   [[nodiscard]] virtual std::int64_t scratch_bytes(std::int64_t batch, std::int64_t positions) const = 0;
 
-  /// Overwrites y. `weights` is the block's unit.
-  virtual void forward(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, Vector<const Scalar> weights) = 0;
+  /// Overwrites y. `weights` has the tensors of the block's unit.
+  virtual void forward(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x,
+                       const WeightViews<Scalar>& weights) = 0;
 
   /// Recomputes the activations that backward needs, after another block used the same memory: as forward(), but skips
   /// attention if its result is kept. Overwrites y; a y without rows is not computed.
-  virtual void recompute(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, Vector<const Scalar> weights) = 0;
+  virtual void recompute(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x,
+                         const WeightViews<Scalar>& weights) = 0;
 
   /// Takes the cache that decode keeps between calls: keys and values, if the sublayer has any.
   virtual void reserve_cache(MemoryLedger& ledger, const CacheExtents& extents) = 0;
@@ -78,11 +81,12 @@ class Sublayer {
 
   /// forward() for new rows of cached sequences; each row is one "sequence" of the pass.
   virtual void decode(const Pass& pass, const kernels::RowPositions& row_positions, Matrix<Scalar> y,
-                      Matrix<const Scalar> x, Vector<const Scalar> weights) = 0;
+                      Matrix<const Scalar> x, const WeightViews<Scalar>& weights) = 0;
 
-  /// dx holds dy on entry and the gradient of x on return. Adds into `gradient`. x is forward's input.
-  virtual void backward(const Pass& pass, Matrix<Scalar> dx, const UnitGradient& gradient, Matrix<const Scalar> x,
-                        Vector<const Scalar> weights) = 0;
+  /// dx holds dy on entry and the gradient of x on return. Adds into the gradients of the tensors that train. x is
+  /// forward's input.
+  virtual void backward(const Pass& pass, Matrix<Scalar> dx, const GradientViews& gradients, Matrix<const Scalar> x,
+                        const WeightViews<Scalar>& weights) = 0;
 };
 
 }  // namespace kozero::model

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include <kozero/core/batch.hpp>
 #include <kozero/core/ledger.hpp>
 #include <kozero/core/parameter_access.hpp>
 #include <kozero/core/parameter_table.hpp>
@@ -23,13 +24,7 @@ namespace kozero::model {
 //   block L-1 ... block 0, embedding backward. gradient_ready is called once per unit, after its last contributor.
 // A batch of zero sequences makes the same calls to ParameterAccess and has a loss of 0.
 
-/// One micro-step's sequences on this rank, in device memory.
-struct Batch {
-  Matrix<const Token> inputs;              ///< (B, T)
-  Matrix<const Token> targets;             ///< (B, T), the next tokens
-  Vector<const std::uint64_t> sample_ids;  ///< (B), epoch * 2^40 + sample: keys of the rows' random streams
-  [[nodiscard]] std::int64_t num_sequences() const { return static_cast<std::int64_t>(inputs.extent(0)); }
-};
+using kozero::Batch;
 
 /// The extents of a cache of keys and values.
 struct CacheExtents {
@@ -88,7 +83,7 @@ class Model {
   virtual std::string closing_line(ParameterAccess<Scalar>& /*access*/) { return ""; }
 
   /// Floating point operations of training on one token, forward and backward: 6 N + 6 L C T (llm.c's formula; N
-  /// parameters that multiply, causal attention counted half).
+  /// parameters that multiply, causal attention counted half), less the products of backward that frozen tensors save.
   [[nodiscard]] virtual double flops_per_token() const = 0;
 };
 

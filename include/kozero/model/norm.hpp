@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // norm.hpp: the norms of a network: LayerNorm or RMSNorm of rows, and RMSNorm of query and key heads, with gradients.
 //   y = gamma * (x - mean) * rstd + beta      or      y = gamma * x * rstd         x, y (N, C)   gamma, beta (C)
-// Backward of a row norm adds into dx. Backward of both norms adds into the gradients of their parameters.
+// Backward of a row norm adds into dx. Backward of both norms adds into the gradients of their parameters, unless all
+// of these are frozen.
 #pragma once
 #include <optional>
 
@@ -38,11 +39,11 @@ class Norm {
   [[nodiscard]] RowStatistics take_statistics(Scratch& scratch, std::int64_t num_rows) const;
 
   void forward(const Device& space, Matrix<Scalar> y, const RowStatistics& statistics, Matrix<const Scalar> x,
-               Vector<const Scalar> weights) const;
+               const WeightViews<Scalar>& weights) const;
 
   /// `workspace`: row_reduction_workspace(C) floats.
-  void backward(const Device& space, Matrix<Scalar> dx, Vector<float> gradient, Matrix<const Scalar> dy,
-                Matrix<const Scalar> x, const RowStatistics& statistics, Vector<const Scalar> weights,
+  void backward(const Device& space, Matrix<Scalar> dx, const GradientViews& gradients, Matrix<const Scalar> dy,
+                Matrix<const Scalar> x, const RowStatistics& statistics, const WeightViews<Scalar>& weights,
                 Vector<float> workspace) const;
 
  private:
@@ -65,16 +66,15 @@ class QkNorm {
   [[nodiscard]] std::int64_t num_heads() const { return heads_.normed(); }
 
   void forward(const Device& space, Matrix<Scalar> y, Matrix<float> rstd, Matrix<const Scalar> qkv,
-               Vector<const Scalar> weights) const;
+               const WeightViews<Scalar>& weights) const;
 
   /// `workspace`: row_reduction_workspace(D) floats.
-  void backward(const Device& space, Matrix<Scalar> dqkv, Vector<float> gradient, Matrix<const Scalar> qkv,
-                Matrix<const float> rstd, Vector<const Scalar> weights, Vector<float> workspace) const;
+  void backward(const Device& space, Matrix<Scalar> dqkv, const GradientViews& gradients, Matrix<const Scalar> qkv,
+                Matrix<const float> rstd, const WeightViews<Scalar>& weights, Vector<float> workspace) const;
 
  private:
-  template <class T>
-  [[nodiscard]] kernels::QkVectors<T> gains_in(const Vector<T>& unit) const {
-    return {query_gain_.in(unit), key_gain_.in(unit)};
+  [[nodiscard]] kernels::QkVectors<const Scalar> gains_in(const WeightViews<Scalar>& weights) const {
+    return {weights[query_gain_], weights[key_gain_]};
   }
 
   kernels::QkHeads heads_;

@@ -1,12 +1,14 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// parameter_views.hpp: a tensor's place in its unit's flat View, and functions that add tensors to the table.
-//   view = add_matrix(table, "wte.weight", V, C);   view.in(access.acquire(unit))  is the (V, C) matrix
+// parameter_views.hpp: a tensor's place in its unit, the views of a unit's tensors, and functions that add tensors to
+// the table.
+//   wte = add_matrix(table, "wte.weight", V, C);   WeightViews(access.acquire(unit))[wte]  is the (V, C) matrix
 // Weights and gradients have the same layout, so one object gives both Views.
 #pragma once
 #include <string>
 #include <vector>
 
+#include <kozero/core/parameter_access.hpp>
 #include <kozero/core/parameter_table.hpp>
 #include <kozero/core/views.hpp>
 
@@ -38,6 +40,54 @@ struct VectorRef {
   [[nodiscard]] Vector<T, Memory> in(const Vector<T, Memory>& unit) const {
     return slice(unit, offset, extent);
   }
+};
+
+// The tensors of a unit that is acquired, as layers read them. A layer names its tensors and knows no offset, so that a
+// layer with further tensors, in this or another unit, needs no other interface.
+
+template <class Scalar>
+class WeightViews {
+ public:
+  WeightViews() = default;
+  explicit WeightViews(Vector<const Scalar> unit) : unit_(unit) {}
+
+  Matrix<const Scalar> operator[](const MatrixRef& tensor) const { return tensor.in(unit_); }
+  Vector<const Scalar> operator[](const VectorRef& tensor) const { return tensor.in(unit_); }
+  /// The matrix with its rows of zeros.
+  [[nodiscard]] Matrix<const Scalar> padded(const MatrixRef& tensor) const { return tensor.padded_in(unit_); }
+
+ private:
+  Vector<const Scalar> unit_;
+};
+
+// Where backward adds the gradients of a unit's tensors (ParameterAccess). A frozen tensor has none: the layer leaves
+// the product out. A frozen unit has no memory.
+
+class GradientViews {
+ public:
+  /// `table` outlives the object.
+  GradientViews(const ParameterTable& table, int unit, UnitGradient gradient)
+      : table_(&table), unit_(unit), gradient_(gradient) {}
+
+  /// Whether the tensor, or one that lies in the same matrix, is trained.
+  [[nodiscard]] bool wants(const MatrixRef& tensor) const {
+    return table_->is_trainable(unit_, tensor.offset, tensor.rows * tensor.columns);
+  }
+  [[nodiscard]] bool wants(const VectorRef& tensor) const {
+    return table_->is_trainable(unit_, tensor.offset, tensor.extent);
+  }
+  /// No contribution was added yet: the first product of a matrix overwrites it.
+  [[nodiscard]] bool begins() const { return gradient_.begins; }
+
+  Matrix<float> operator[](const MatrixRef& tensor) const { return tensor.in(gradient_.values); }
+  Vector<float> operator[](const VectorRef& tensor) const { return tensor.in(gradient_.values); }
+  /// The matrix with its rows of zeros.
+  [[nodiscard]] Matrix<float> padded(const MatrixRef& tensor) const { return tensor.padded_in(gradient_.values); }
+
+ private:
+  const ParameterTable* table_;
+  int unit_;
+  UnitGradient gradient_;
 };
 
 /// Appends a tensor (rows, columns) with weight decay and normal initial values of standard deviation `deviation` to

@@ -18,8 +18,8 @@ namespace kozero::model {
 // A linear map of rows, with its gradients.
 //   y = x W + b        W (I, O)   GPT-2's orientation          x (N, I)   y (N, O)   b (O), if any
 //   y = x W^T + b      W (O, I)   Llama's orientation
-// backward_input overwrites dx. backward_weights adds into W's and b's parts of `gradient`; where gradient.begins, it
-// overwrites W's part. Runs on `space`; returns without fencing.
+// backward_input overwrites dx. backward_weights adds into the gradients of W and b; where gradients.begins(), it
+// overwrites W's. If both are frozen, it does nothing. Runs on `space`; returns without fencing.
 
 enum class Orientation { input_output, output_input };
 
@@ -32,30 +32,30 @@ class Projection {
   [[nodiscard]] std::int64_t num_inputs() const;
   [[nodiscard]] std::int64_t num_outputs() const;
 
-  void forward(const Device& space, Matrix<Scalar> y, Matrix<const Scalar> x, Vector<const Scalar> weights) const;
+  void forward(const Device& space, Matrix<Scalar> y, Matrix<const Scalar> x, const WeightViews<Scalar>& weights) const;
 
   /// y = ... + residual (N, O), rounded once.
   void forward_onto(const Device& space, Matrix<Scalar> y, Matrix<const Scalar> residual, Matrix<const Scalar> x,
-                    Vector<const Scalar> weights) const;
+                    const WeightViews<Scalar>& weights) const;
 
   /// y, and active = gelu(y). The projection must have a bias.
   void forward_gelu(const Device& space, Matrix<Scalar> y, Matrix<Scalar> active, Matrix<const Scalar> x,
-                    Vector<const Scalar> weights) const;
+                    const WeightViews<Scalar>& weights) const;
 
   void backward_input(const Device& space, Matrix<Scalar> dx, Matrix<const Scalar> dy,
-                      Vector<const Scalar> weights) const;
+                      const WeightViews<Scalar>& weights) const;
 
   /// dhidden = dx gelu'(hidden), where x = gelu(hidden).
   void backward_input_of_gelu(const Device& space, Matrix<Scalar> dhidden, Matrix<const Scalar> dy,
-                              Matrix<const Scalar> hidden, Vector<const Scalar> weights) const;
+                              Matrix<const Scalar> hidden, const WeightViews<Scalar>& weights) const;
 
   /// `workspace`: row_reduction_workspace(O) floats if there is a bias.
-  void backward_weights(const Device& space, const UnitGradient& gradient, Matrix<const Scalar> dy,
+  void backward_weights(const Device& space, const GradientViews& gradients, Matrix<const Scalar> dy,
                         Matrix<const Scalar> x, Vector<float> workspace) const;
 
   /// backward_input and backward_weights.
-  void backward(const Device& space, Matrix<Scalar> dx, const UnitGradient& gradient, Matrix<const Scalar> dy,
-                Matrix<const Scalar> x, Vector<const Scalar> weights, Vector<float> workspace) const;
+  void backward(const Device& space, Matrix<Scalar> dx, const GradientViews& gradients, Matrix<const Scalar> dy,
+                Matrix<const Scalar> x, const WeightViews<Scalar>& weights, Vector<float> workspace) const;
 
  private:
   /// op of the products y = x op(W) and dx = dy op(W).
@@ -74,7 +74,7 @@ class Projection {
 
 template <class Scalar>
 void join(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, const Projection<Scalar>& last,
-          Matrix<const Scalar> branch, Vector<const Scalar> weights, std::uint64_t dropout_key);
+          Matrix<const Scalar> branch, const WeightViews<Scalar>& weights, std::uint64_t dropout_key);
 
 /// `dbranch` is memory for the result, used only with dropout; its extent may be zero otherwise.
 template <class Scalar>

@@ -61,14 +61,15 @@ class SelfAttention : public Sublayer<Scalar> {
   void reserve(MemoryLedger& ledger, std::int64_t batch, std::int64_t positions, const Sublayer<Scalar>* other,
                bool keeps_attention) override;
   [[nodiscard]] std::int64_t scratch_bytes(std::int64_t batch, std::int64_t positions) const override;
-  void forward(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, Vector<const Scalar> weights) override;
-  void recompute(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, Vector<const Scalar> weights) override;
+  void forward(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, const WeightViews<Scalar>& weights) override;
+  void recompute(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x,
+                 const WeightViews<Scalar>& weights) override;
   void reserve_cache(MemoryLedger& ledger, const CacheExtents& extents) override;
   [[nodiscard]] std::int64_t decode_scratch_bytes(const CacheExtents& extents) const override;
   void decode(const Pass& pass, const kernels::RowPositions& row_positions, Matrix<Scalar> y, Matrix<const Scalar> x,
-              Vector<const Scalar> weights) override;
-  void backward(const Pass& pass, Matrix<Scalar> dx, const UnitGradient& gradient, Matrix<const Scalar> x,
-                Vector<const Scalar> weights) override;
+              const WeightViews<Scalar>& weights) override;
+  void backward(const Pass& pass, Matrix<Scalar> dx, const GradientViews& gradients, Matrix<const Scalar> x,
+                const WeightViews<Scalar>& weights) override;
 
  private:
   struct Activations {
@@ -99,14 +100,14 @@ class SelfAttention : public Sublayer<Scalar> {
     Vector<float> attention;    // the attention kernel's workspace
   };
 
-  void run(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, Vector<const Scalar> weights,
+  void run(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, const WeightViews<Scalar>& weights,
            bool attends) const;
   Decoding take_decoding(Scratch& scratch, std::int64_t num_rows) const;
   [[nodiscard]] kernels::AttentionShape shape(const Pass& pass) const;
   [[nodiscard]] Activations used_part(const Pass& pass) const;
   Temporaries take_temporaries(Scratch& scratch, const kernels::AttentionShape& shape) const;
   Matrix<const Scalar> turned_qkv(const Pass& pass, const Activations& a, const Temporaries& t,
-                                  Vector<const Scalar> weights) const;
+                                  const WeightViews<Scalar>& weights) const;
   void rotate_back(const Pass& pass, Matrix<Scalar> dqkv) const;
 
   Config config_;

@@ -39,11 +39,12 @@ struct MemoryPlan {
   int num_ranks = 1;
   Precision precision = Precision::f32;
   std::int64_t num_parameters = 0;
+  std::int64_t num_trainable = 0;  ///< parameters that are not frozen
   std::int64_t micro_batch = 1;
   std::array<std::int64_t, kMemoryNames.size()> bytes{};  ///< by category
   std::vector<MemoryLedger::Line> lines;
   double flops_per_token = 0.0;  ///< floating point operations of training on one token
-  int ranks_a_group = 1;
+  int ranks_per_group = 1;
   BytesSent sent;  ///< per step
 
   [[nodiscard]] std::int64_t of(Memory category) const { return bytes[static_cast<std::size_t>(category)]; }
@@ -53,10 +54,11 @@ struct MemoryPlan {
   [[nodiscard]] DeviceAndHost needed() const;
 };
 
-/// Bytes that a rank sends per step, for V bytes of gradients (blocks of a tied vocabulary twice) and W of weights:
+/// Bytes that a rank sends per step, for V bytes of gradients (blocks of a tied vocabulary twice) and W of weights, in
+/// units that train:
 ///   stages 0 to 2:  (n - 1)/n (A V + W) with A micro-steps (local accumulation: A = 1)
-///   stage 3:        (n - 1)/n (A V + what is gathered of W): each unit wherever UnitOrder has it, unless it still is
-///                   in its buffer
+///   stage 3:        (n - 1)/n (A V + what is gathered of W): each unit, frozen ones too, wherever UnitOrder has it,
+///                   unless it still is in its buffer
 /// A rank without work in a step's last micro-step sends less. With G groups of g ranks, weights are gathered among g
 /// ranks; a sum sends (n - 1)/n V as above, of which (G - 1)/G V go to other groups; copying the finished gradients to
 /// the other groups sends (G - 1)/n V more.
@@ -66,8 +68,9 @@ BytesSent bytes_sent(const train::Settings& settings, const ParameterTable& tabl
 MemoryPlan memory_plan(const train::Settings& settings, const std::string& backend, int num_ranks);
 
 /// Bytes per rank of parameters, gradients and optimizer state (AdamW and the master), by the formula above, sharded
-/// over `ranks`.
-double model_state_bytes(Precision precision, int stage, std::int64_t num_parameters, int ranks);
+/// over `ranks`. Only the trainable of the parameters have gradients and moments.
+double model_state_bytes(Precision precision, int stage, std::int64_t num_parameters, std::int64_t num_trainable,
+                         int ranks);
 
 /// The plans of all four stages for a deck on `num_ranks` ranks that communicate by `backend`. A stage without the
 /// deck's accumulation order is planned with `ordered`.

@@ -23,7 +23,7 @@ plan::MemoryPlan require_room(Session& session, const train::Settings& settings,
 /// The same for `bytes` of further arrays. `what` is their name: "the cache for 8 x 1024 tokens". Collective.
 void require_room_for(std::int64_t bytes, const std::string& what, const std::string& remedy, Session& session);
 
-/// An engine with its memory and its communicators.
+/// An engine or evaluator with its memory and its communicators.
 class EngineOnRanks {
  public:
   /// Plans, requires room, connects the ranks, then allocates. `connected` runs before the allocation.
@@ -36,13 +36,15 @@ class EngineOnRanks {
   [[nodiscard]] const MemoryLedger& ledger() const { return ledger_; }
   [[nodiscard]] distributed::MeshCommunicators& mesh() { return mesh_; }
   [[nodiscard]] const distributed::MeshCommunicators& mesh() const { return mesh_; }
-  [[nodiscard]] train::Engine& engine() const { return *engine_; }
+  [[nodiscard]] train::Evaluator& evaluator() const { return *evaluator_; }
+  /// Throws Error(internal) unless settings.use was training.
+  [[nodiscard]] train::Engine& engine() const;
 
  private:
   plan::MemoryPlan plan_;
   MemoryLedger ledger_;
   distributed::MeshCommunicators mesh_;
-  std::unique_ptr<train::Engine> engine_;
+  std::unique_ptr<train::Evaluator> evaluator_;
 };
 
 class MemoryUse {

@@ -11,18 +11,18 @@
 #include <string>
 #include <vector>
 
+#include <kozero/data/data_set.hpp>
 #include <kozero/distributed/communicator_decorators.hpp>
 #include <kozero/distributed/environment.hpp>
 #include <kozero/run/engine_on_ranks.hpp>
 #include <kozero/run/session.hpp>
-#include <kozero/train/data_set.hpp>
 #include <kozero/train/settings.hpp>
 #include "io/checkpoint/checkpoint.hpp"
 
 namespace kozero::run {
 
 /// The deck's data, its samples checked against the deck's model. Collective.
-train::DataSet open_data_of(const io::Deck& deck, distributed::Communicator& comm);
+data::DataSet open_data_of(const io::Deck& deck, distributed::Communicator& comm);
 
 /// A tensor of the state: "parameters/wte.weight", "optimizer/exp_avg/wte.weight".
 struct HashedTensor {
@@ -37,7 +37,7 @@ class UnsavedRun {
  public:
   /// `deck` is the session's, except for values that the caller changed. `data` must outlive the object. With `start`
   /// the run continues from that verified checkpoint. Throws like require_room(). Collective.
-  UnsavedRun(Session& session, io::Deck deck, const train::DataSet& data,
+  UnsavedRun(Session& session, io::Deck deck, const data::DataSet& data,
              const std::optional<io::FoundCheckpoint>& start = std::nullopt);
 
   train::StepResult step(std::int64_t step) { return engine().step(step); }
@@ -49,7 +49,7 @@ class UnsavedRun {
  private:
   train::Settings settings_;
   EngineOnRanks on_ranks_;
-  std::optional<train::Sampler> sampler_;
+  std::optional<data::Sampler> sampler_;
 };
 
 /// `overrides` change the run's deck. Writes nothing but token shards of data.text. Collective. Throws Error(internal,

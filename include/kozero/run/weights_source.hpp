@@ -15,11 +15,11 @@
 #include <vector>
 
 #include <kozero/core/parameter_table.hpp>
+#include <kozero/data/data_set.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/model/config.hpp>
 #include <kozero/run/engine_on_ranks.hpp>
 #include <kozero/run/session.hpp>
-#include <kozero/train/data_set.hpp>
 #include <kozero/train/engine.hpp>
 #include <kozero/train/run_files.hpp>
 #include <kozero/train/settings.hpp>
@@ -62,7 +62,7 @@ void require_tensors(const WeightsSource& source, const model::Config& config, c
 /// Verifies, then fills every rank's shards and publishes them. If `source` is the newest checkpoint of the run that
 /// `path` names, and its trainer removes it meanwhile, `source` becomes the next newest. On a GPU, uses host memory for
 /// one unit's shard. Collective. Throws Error(input), seen by all ranks.
-void load(const std::string& path, WeightsSource& source, train::Engine& engine, distributed::Communicator& comm);
+void load(const std::string& path, WeightsSource& source, train::Evaluator& evaluator, distributed::Communicator& comm);
 
 /// The deck of a run for a command whose result does not depend on the number of ranks. zero.shard_group, which may not
 /// divide that number, is removed unless an override gives it.
@@ -80,7 +80,7 @@ class TrainedModel {
   [[nodiscard]] const io::Deck& deck() const { return session_.deck(); }
   [[nodiscard]] const WeightsSource& source() const { return source_; }
   [[nodiscard]] const train::Settings& settings() const { return settings_; }
-  [[nodiscard]] train::Engine& engine() { return on_ranks_.engine(); }
+  [[nodiscard]] train::Evaluator& evaluator() { return on_ranks_.evaluator(); }
   [[nodiscard]] MemoryLedger& ledger() { return on_ranks_.ledger(); }
 
   /// Throws Error(deck) if a tokenizer has more ids than the model.
@@ -98,6 +98,6 @@ class TrainedModel {
 io::Deck with_initial_model(io::Deck deck, distributed::Communicator& comm);
 
 /// Fills and publishes the weights of step 0; returns a line for the log, "" if they are random. Collective.
-std::string begin_weights(const io::Deck& deck, train::Engine& engine, distributed::Communicator& control);
+std::string begin_weights(const io::Deck& deck, train::Evaluator& evaluator, distributed::Communicator& control);
 
 }  // namespace kozero::run

@@ -14,10 +14,12 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/ledger.hpp>
+#include <kozero/data/data_set.hpp>
 #include <kozero/train/engine.hpp>
 #include <kozero/train/settings.hpp>
 #include "io/checkpoint/checkpoint.hpp"
 #include "io/checkpoint/tensor_groups.hpp"
+#include "io/checkpoint/weights_file.hpp"
 #include "io/run/run_folder.hpp"
 #include "io/text/tokenizer.hpp"
 
@@ -95,7 +97,7 @@ class Staging {
 std::vector<StateGroup> owned_state(const Engine& engine);
 
 /// The tensors that share their values: a tied embedding is also the head's matrix.
-io::Ties ties_of(const Engine& engine);
+io::Ties ties_of(const Evaluator& evaluator);
 
 /// The contents of a checkpoint of the current state. `shards` receive the values on the host; on a host build `shards`
 /// refer to the state itself.
@@ -109,13 +111,13 @@ std::int64_t save_checkpoint(const std::string& folder, Engine& engine, const io
 /// Fills weights and optimizer state from a checkpoint's state file or a weights file and publishes the weights.
 /// Returns the optimizer states that the file lacks; if any is missing, no optimizer state is read or changed.
 /// Collective; `control` carries the agreements, since reading may take long. Throws Error(input), seen by all ranks.
-std::vector<std::string> load_state(const std::string& file, Engine& engine, distributed::Communicator& control);
+io::AbsentState load_state(const std::string& file, Engine& engine, distributed::Communicator& control);
 
 /// "bpe:300 <hash of the tokens' bytes>", equal for tokenizers with the same tokens in the same order; "none".
 std::string identity_of(const io::Tokenizer* tokenizer);
 
 /// The record of a checkpoint of the run in `folder` before its first step. The caller adds step, tokens and the rest.
-io::CheckpointRecord record_of(const io::Deck& deck, const Settings& settings, const DataSet& data,
+io::CheckpointRecord record_of(const io::Deck& deck, const Settings& settings, const data::DataSet& data,
                                const std::string& folder);
 
 /// CheckpointRecord::exactness of a run over `comm`.

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// engine.hpp: a model with its weights and, for training, gradients, optimizer state and activations on this rank. The
-// interface for commands, checkpoints, evaluation and generation is the same for every stored type. Also fp16's loss
-// scale, a power of two: halved by an overflow, doubled after `window` good steps.
+// engine.hpp: what a rank holds of a model. An Evaluator has the model and its weights, for evaluation and generation.
+// An Engine trains: it also has gradients and optimizer state. Both interfaces are the same for every stored type. Also
+// fp16's loss scale, a power of two: halved by an overflow, doubled after `window` good steps.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -13,10 +13,12 @@
 
 #include <kozero/core/events.hpp>
 #include <kozero/core/views.hpp>
+#include <kozero/data/batch_loader.hpp>
+#include <kozero/data/sampler.hpp>
 #include <kozero/distributed/distributed_array.hpp>
 #include <kozero/model/model.hpp>
 #include <kozero/optim/optimizer.hpp>
-#include <kozero/train/data_set.hpp>
+#include <kozero/optim/schedule.hpp>
 #include "io/checkpoint/manifest.hpp"
 
 namespace kozero::train {
@@ -95,12 +97,12 @@ enum class Use {
 struct Settings;
 class Staging;
 
-// The interface that hides the type of stored weights: Trainer<Scalar> (src/train/trainer.hpp) implements it, and its
-// users see float. An engine for evaluation or generation has no optimizer state, update ranges or staging.
+// A model and its weights. The interface hides the type of stored weights: src/train/evaluator.hpp implements it, and
+// its users see float.
 
-class Engine {
+class Evaluator {
  public:
-  virtual ~Engine() = default;
+  virtual ~Evaluator() = default;
 
   // The model, each call as in model.hpp.
   [[nodiscard]] virtual const model::Config& config() const = 0;
@@ -117,13 +119,23 @@ class Engine {
   virtual void initialise(std::uint64_t seed) = 0;
   [[nodiscard]] virtual const distributed::DistributedArray<float>& master() const = 0;
   virtual void publish() = 0;
+
+  /// The communicator of all ranks.
+  [[nodiscard]] virtual distributed::Communicator& comm() = 0;
+  /// Throws Error(internal) for an evaluator for generation.
+  [[nodiscard]] virtual data::BatchLoader& loader() = 0;
+};
+
+// Training. Trainer<Scalar> (src/train/trainer.hpp) implements the interface.
+
+class Engine : public Evaluator {
+ public:
   [[nodiscard]] virtual std::vector<optim::NamedState> optimizer_states() const = 0;
   /// The elements that this rank updates and has optimizer state for, in the order of the state's elements.
   [[nodiscard]] virtual const std::vector<UnitRange>& update_ranges() const = 0;
 
-  // Training.
   /// Sets the samples and settings of the following steps. `sampler` and `source` outlive the engine's last step.
-  virtual void train_on(const Sampler& sampler, const SampleSource& source, const StepConfig& config) = 0;
+  virtual void train_on(const data::Sampler& sampler, const data::SampleSource& source, const StepConfig& config) = 0;
   /// One training step. `request` is called when the losses are gathered, and its number is gathered with them, so that
   /// the ranks agree on a stop without a further collective. In a step of several seconds, the ranks also agree between
   /// micro-steps, every 2 s; a request other than 0 then interrupts the step, and the state stays that of the step
@@ -133,18 +145,18 @@ class Engine {
   /// The scale of the next step.
   [[nodiscard]] virtual const LossScaler& loss_scaler() const = 0;
 
-  /// The communicator of all ranks.
-  [[nodiscard]] virtual distributed::Communicator& comm() = 0;
   [[nodiscard]] virtual PhaseSeconds& phase_seconds() = 0;
-  /// Throws Error(internal) for an engine for generation.
-  [[nodiscard]] virtual BatchLoader& loader() = 0;
   /// nullptr for synchronous saves.
   [[nodiscard]] virtual Staging* staging() = 0;
 };
 
-/// Takes all memory for settings.use from `ledger`; weights are zero. With a planning ledger and a planned communicator
-/// nothing is allocated or sent, and the ledger is the plan. `mesh` has groups of settings.ranks_a_group ranks
+/// Takes all memory for training from `ledger`; weights are zero. With a planning ledger and a planned communicator
+/// nothing is allocated or sent, and the ledger is the plan. `mesh` has groups of settings.ranks_per_group ranks
 /// (distributed::make_mesh). The mesh's communicators and `ledger` outlive the engine.
 std::unique_ptr<Engine> make_engine(const Settings& settings, const distributed::Mesh& mesh, MemoryLedger& ledger);
+
+/// The same for settings.use: for evaluation and generation weights alone, for training an Engine.
+std::unique_ptr<Evaluator> make_evaluator(const Settings& settings, const distributed::Mesh& mesh,
+                                          MemoryLedger& ledger);
 
 }  // namespace kozero::train

@@ -9,9 +9,9 @@
 #include <optional>
 #include <string>
 
+#include <kozero/data/data_set.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/model/model.hpp>
-#include <kozero/train/data_set.hpp>
 #include <kozero/train/settings.hpp>
 
 namespace kozero::train {
@@ -29,10 +29,10 @@ struct Evaluation {
 /// source's size, not on the number of ranks. If `max_samples` is 0 or at least the source's size, uses all samples and
 /// the source's tail, so that every token is predicted once. Losses are added in double, in the order of granules
 /// (data_set.hpp): the same bits on any number of ranks.
-Evaluation evaluate(Engine& engine, const SampleSource& source, std::int64_t max_samples);
+Evaluation evaluate(Evaluator& evaluator, const data::SampleSource& source, std::int64_t max_samples);
 
 /// The same, but calls `stops` before each batch and returns nullopt once it is true. It must agree on all ranks.
-std::optional<Evaluation> evaluate(Engine& engine, const SampleSource& source, std::int64_t max_samples,
+std::optional<Evaluation> evaluate(Evaluator& evaluator, const data::SampleSource& source, std::int64_t max_samples,
                                    const std::function<bool()>& stops);
 
 /// The `i`-th of `count` samples spread evenly over `total`: floor((2 i + 1) total / (2 count)). Increases with i;
@@ -45,12 +45,12 @@ std::int64_t spread_sample(std::int64_t i, std::int64_t count, std::int64_t tota
 //   step 100: validation 5.9123 on 40,960 of 71,720 tokens
 
 /// Throws Error(deck) if checkpoint.keep_best needs validation data and the deck's data have none.
-void require_validation_data(const io::Deck& deck, const DataSet& data);
+void require_validation_data(const io::Deck& deck, const data::DataSet& data);
 
 class Validation {
  public:
   /// All arguments outlive the object.
-  Validation(const io::Deck& deck, const Settings& settings, Engine& engine, const DataSet& data);
+  Validation(const io::Deck& deck, const Settings& settings, Evaluator& evaluator, const data::DataSet& data);
 
   /// Whether there are validation data.
   [[nodiscard]] bool possible() const { return data_.validation != nullptr; }
@@ -64,8 +64,8 @@ class Validation {
  private:
   const io::Deck& deck_;
   const Settings& settings_;
-  Engine& engine_;
-  const DataSet& data_;
+  Evaluator& evaluator_;
+  const data::DataSet& data_;
 };
 
 }  // namespace kozero::train

@@ -32,7 +32,7 @@ Token pick_token(std::span<const float> logits, const Sampling& sampling, double
 class Generator {
  public:
   /// Takes a context of T tokens and one row of logits. `vocab`: tokens that may be picked (a padded model has more).
-  Generator(Engine& engine, std::int64_t vocab, MemoryLedger& ledger);
+  Generator(Evaluator& evaluator, std::int64_t vocab, MemoryLedger& ledger);
 
   /// `count` tokens that follow `prompt` (at least one token). Collective: every rank gets the same tokens.
   std::vector<Token> continued(const std::vector<Token>& prompt, std::int64_t count, const Sampling& sampling);
@@ -40,7 +40,7 @@ class Generator {
  private:
   [[nodiscard]] std::span<const float> logits_after(const std::vector<Token>& tokens);
 
-  Engine& engine_;
+  Evaluator& evaluator_;
   std::int64_t vocab_;
   Matrix<Token> context_;  // (1, T)
   Vector<float> logits_;   // (V)
@@ -50,7 +50,7 @@ class Generator {
 
 // Continues several token sequences at once, with a cache of keys and values.
 //   prompt   blocks of at most kBlockRows tokens; the last block gives the logits of the first new token
-//   step     one new token of every active sequence, as the rows of one call of Engine::decode
+//   step     one new token of every active sequence, as the rows of one call of Evaluator::decode
 // When a sequence ends, the next prompt takes its slot. The model sees the last T = config().seq tokens: a sequence
 // that grows beyond T is cut to its last T tokens and rerun for each further token, as Generator does for every token.
 // Random numbers are Philox of (seed, token, sequence), so a text depends neither on the ranks nor on the rest of the
@@ -90,11 +90,11 @@ class CachedGenerator {
   static constexpr std::int64_t kBlockRows = kHostIsDevice ? 256 : 1024;
 
   /// Takes the cache for `sequences` of `longest` tokens, at most T. `vocab`: tokens that may be picked.
-  CachedGenerator(Engine& engine, std::int64_t vocab, std::int64_t sequences, std::int64_t longest,
+  CachedGenerator(Evaluator& evaluator, std::int64_t vocab, std::int64_t sequences, std::int64_t longest,
                   MemoryLedger& ledger);
 
   /// Bytes that a CachedGenerator of these extents takes. Precedes its construction.
-  static std::int64_t bytes(Engine& engine, std::int64_t sequences, std::int64_t longest);
+  static std::int64_t bytes(Evaluator& evaluator, std::int64_t sequences, std::int64_t longest);
 
   /// Collective: every rank gets the same tokens.
   GenerationTimes run(const GenerationOrder& order, TokenListener& listener);
@@ -120,7 +120,7 @@ class CachedGenerator {
     std::int32_t sequence, position;
   };
 
-  static Arrays take(Engine& engine, std::int64_t sequences, std::int64_t positions, MemoryLedger& ledger);
+  static Arrays take(Evaluator& evaluator, std::int64_t sequences, std::int64_t positions, MemoryLedger& ledger);
   void begin(std::size_t slot, std::int64_t sequence);
   void catch_up(std::size_t slot);
   void step();
@@ -128,7 +128,7 @@ class CachedGenerator {
   void pick(const std::vector<std::size_t>& slots);
   void accept(std::size_t slot, Token token);
 
-  Engine& engine_;
+  Evaluator& evaluator_;
   std::int64_t vocab_;
   std::int64_t positions_;  // of the cache
   std::int64_t block_;

@@ -31,11 +31,11 @@ std::vector<DeviceRange> shards_of(const distributed::DistributedArray<float>& m
 std::vector<DeviceRange> owned_shards(const distributed::DistributedArray<float>& master);
 
 /// Writes every rank's shards to kWeightsFile in the folder. Collective. Throws Error(write).
-void save_weights(const io::HeldFolder& folder, const Engine& engine, distributed::Communicator& comm,
+void save_weights(const io::HeldFolder& folder, const Evaluator& evaluator, distributed::Communicator& comm,
                   const io::WeightsDescription& description);
 
 /// Fills every rank's shards and publishes them. Collective. Throws Error(input).
-io::WeightsDescription load_weights(const std::string& path, Engine& engine, distributed::Communicator& comm);
+io::WeightsDescription load_weights(const std::string& path, Evaluator& evaluator, distributed::Communicator& comm);
 
 // The meaning of a path, for every command that takes one.
 //   a folder  with manifest.json a checkpoint, with config.json and no deck.toml a Hugging Face model, else a run

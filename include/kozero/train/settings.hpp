@@ -44,7 +44,7 @@ int assumed_ranks_per_node(const io::Deck& deck);
 
 /// Ranks per group by zero.shard_group, at most `num_ranks`. Throws Error(deck) unless `num_ranks` is a multiple of the
 /// result.
-int ranks_a_group(const io::Deck& deck, int num_ranks);
+int ranks_per_group(const io::Deck& deck, int num_ranks);
 
 /// The deck's network: the preset's shape, overridden by the given keys. `data_vocab` tokens (0: unknown) fill in a
 /// missing model.vocab. Throws Error(deck) where model.vocab is smaller than `data_vocab`.
@@ -69,7 +69,7 @@ struct Settings {
   model::Config model;
   model::Recompute recompute;
   BatchSizes batch;
-  int ranks_a_group = 1;  ///< state is sharded over a group's ranks and replicated over the groups
+  int ranks_per_group = 1;  ///< state is sharded over a group's ranks and replicated over the groups
   zero::Config zero;
   Offload offload;
   optim::Config optim;

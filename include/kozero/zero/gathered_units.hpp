@@ -22,8 +22,8 @@ struct GatherOrder {
 // The order in which a pass reads the weights of its units, so that the next units can be gathered ahead.
 //   forward: embedding, blocks, head, in the table's order      backward: the blocks downwards, not the embedding
 // With groups of `held` units of blocks: backward reads the last group downwards, then each earlier group upwards and
-// only once, since its units stay held. With the vocabulary in blocks, the head is followed by these blocks from the
-// last to the first, and then from the first to the last (model/head.hpp).
+// only once, since its units stay held. Backward ends at the first unit that trains. With the vocabulary in blocks, the
+// head is followed by these blocks from the last to the first, and then from the first to the last (model/head.hpp).
 // The order is a prediction: a unit that was not gathered ahead is gathered when it is acquired.
 
 class UnitOrder {

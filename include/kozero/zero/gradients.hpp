@@ -10,6 +10,8 @@
 // `local` accumulation holds the earlier micro-steps' sum. The lookups' gradient of a block of a tied vocabulary is
 // summed over the step as an extra unit behind the table's units, and added to the block's gradient at the step's end.
 // A single sum of both would depend on the number of ranks.
+// A frozen unit has no memory, no reduction and no part in the norm. In a unit of which only some tensors are frozen,
+// their gradients are set to zero before the reduction.
 #pragma once
 #include <memory>
 #include <optional>
@@ -84,6 +86,8 @@ class Gradients {
   [[nodiscard]] bool reduces_now() const;
   /// Zeroes the unit's addend, except the tensors that their first contribution overwrites.
   void clear(int unit) const;
+  /// Zeroes the addends of the unit's frozen tensors.
+  void clear_frozen(int unit) const;
   /// The last unit whose addend used `unit`'s buffer, -1 where there was none.
   int& occupant(int unit) { return occupants_[addends_.buffer(unit)]; }
   void start_reduction(int unit);
@@ -98,8 +102,9 @@ class Gradients {
   void check_rested(int unit, const Vector<float>& values);
 
   const ParameterTable& table_;
+  std::vector<int> units_;       // that train
   std::vector<int> lookups_of_;  // by unit: the lookups' number in sums_table_, -1: none
-  ParameterTable sums_table_;    // the units, and behind them the lookups with separate sums
+  ParameterTable sums_table_;    // the units that train, and behind them the lookups with separate sums
   distributed::Placement placement_;
   Accumulation accumulation_;
   int micro_steps_;

@@ -58,7 +58,7 @@ class ShardedState final : public ParameterAccess<Scalar> {
   void initialise(std::uint64_t seed);
   /// After the last micro-step: completes the gradients. The weights may be updated afterwards.
   void finish_gradients();
-  /// In unit order; valid for the state's lifetime. Empty without training.
+  /// Of the units that train, in unit order; valid for the state's lifetime. Empty without training.
   [[nodiscard]] const std::vector<UpdateRange<Scalar>>& update_ranges() const { return update_ranges_; }
   /// Makes updated shards visible to every rank. Moves nothing where every rank updated all units.
   void publish_update();
@@ -76,6 +76,7 @@ class ShardedState final : public ParameterAccess<Scalar> {
   Weights<Scalar> weights_;
   std::optional<Gradients> gradients_;
   std::vector<UpdateRange<Scalar>> update_ranges_;
+  std::vector<int> updated_units_;
 };
 
 }  // namespace kozero::zero

@@ -83,9 +83,10 @@ class Weights {
   /// After shards of the master changed: gathers a replicated master, rounds 16-bit weights from the master, and makes
   /// the new weights visible to every rank.
   void publish();
-  /// After shards of master and rounded weights changed: gathers replicated weights, or drops the gathered copies of
-  /// sharded weights. (Does not gather a replicated master of 16-bit weights: every rank updated all of it.)
-  void share();
+  /// After shards of master and rounded weights of these units changed: gathers replicated weights, or drops the
+  /// gathered copies of sharded weights. (Does not gather a replicated master of 16-bit weights: every rank updated all
+  /// of it.)
+  void share(const std::vector<int>& units);
 
   /// The weights that the model reads, and the master where it is a separate array.
   [[nodiscard]] std::vector<RestingArray> at_rest() const;

@@ -101,6 +101,7 @@ namespace kozero::distributed {
 namespace {
 
 constexpr std::chrono::seconds kLongestCall{2};  // a thread that is longer in a call of NCCL is stuck
+constexpr std::chrono::milliseconds kBetweenLooks{5};
 
 }  // namespace
 
@@ -136,12 +137,6 @@ void NcclConnection::close(double timeout_s) {
   result = wait_for_result(result, timeout_s, [] { return false; });
   if (result == nccl::kSuccess && !ended_.exchange(true)) static_cast<void>(nccl_.comm_destroy(comm_));
 }
-
-namespace {
-
-constexpr std::chrono::milliseconds kBetweenLooks{5};
-
-}  // namespace
 
 NcclWatch::NcclWatch(const nccl::Calls& calls, NcclConnection& connection, int rank, double timeout_s)
     : calls_(calls), connection_(connection), rank_(rank), timeout_s_(timeout_s), thread_([this] { run(); }) {}

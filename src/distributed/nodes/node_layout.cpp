@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// node_layout.cpp: which ranks share a node, and the latency-bandwidth model of sums over nodes.
 #include <mpi.h>
 #include <algorithm>
 #include <cmath>
@@ -67,7 +68,7 @@ double chain_seconds(std::int64_t array_bytes, const NodeLayout& layout, std::in
   const auto bytes = static_cast<double>(array_bytes);
   const auto chunk = static_cast<double>(chain_chunk_bytes(array_bytes, layout, most) * layout.ranks_per_node);
   return (std::ceil(bytes / chunk) + layout.num_nodes) * (kMessageSeconds + chunk / kLinkBytesPerSecond) +
-         2.0 * bytes / layout.num_nodes / kLinkBytesPerSecond;
+         bytes / layout.num_nodes / kLinkBytesPerSecond;  // finished shards, beside the sums on full-duplex links
 }
 
 }  // namespace kozero::distributed

@@ -5,10 +5,10 @@
 #include <cstdio>
 #include <exception>
 
+#include <kozero/data/data_set.hpp>
 #include <kozero/distributed/environment.hpp>
 #include <kozero/distributed/make_communicator.hpp>
 #include <kozero/train/checkpoint.hpp>
-#include <kozero/train/data_set.hpp>
 #include <kozero/train/evaluation.hpp>
 #include <kozero/train/runtime.hpp>
 #include <kozero/train/settings.hpp>
@@ -25,14 +25,14 @@ void train(const kozero::distributed::Environment& environment, const kozero::io
       distributed::make_communicator(deck.comm.backend, environment.world(), ledger, train::communicator_options(deck));
 
   // What the deck means on these ranks, and its data.
-  const auto seq = train::model_config(deck, train::vocab_of(deck)).seq;
-  const train::DataSet data = train::open_data(deck, seq, *comm);
+  const auto seq = train::model_config(deck, data::vocab_of(deck)).seq;
+  const data::DataSet data = data::open_data(deck, seq, *comm);
   const train::Settings settings = train::settings_of(deck, environment.size(), data.vocab, data.train->num_samples());
 
   // Model, weights, gradients and optimizer of this rank, under the deck's ZeRO stage.
   const auto engine = train::make_engine(settings, *comm, ledger);
   engine->initialise(settings.seed);
-  const train::Sampler sampler(settings.seed, data.train->num_samples(), settings.batch.global_batch);
+  const data::Sampler sampler(settings.seed, data.train->num_samples(), settings.batch.global_batch);
   engine->train_on(sampler, *data.train, settings.step);
 
   io::CheckpointRecord record = train::record_of(deck, settings, data, deck.run.dir);

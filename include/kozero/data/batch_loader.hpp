@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// batch_loader.hpp: random access to samples, and loading samples into a batch on the device.
+//   sample s of T tokens:  inputs x_0 ... x_{T-1}, targets x_1 ... x_T     (T+1 tokens are read)
+// The loader owns the device buffers of one micro-step, and pinned host buffers of all micro-steps whose copies to a
+// GPU may be under way, so that a load does not wait.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <kozero/core/batch.hpp>
+#include <kozero/core/ledger.hpp>
+
+namespace kozero::data {
+
+/// A set of samples, each a window of T+1 tokens, read in any order.
+class SampleSource {
+ public:
+  virtual ~SampleSource() = default;
+  [[nodiscard]] virtual std::int64_t num_samples() const = 0;
+  /// The number of targets behind the last whole sample, less than T. Training skips these targets; evaluation uses
+  /// them.
+  [[nodiscard]] virtual std::int64_t tail() const { return 0; }
+  /// Fills `window` (T+1 tokens) with sample `index`, or for index num_samples() with the tail (tail()+1 tokens).
+  /// Throws Error(input) if the data are damaged.
+  virtual void read(std::int64_t index, std::span<Token> window) const = 0;
+};
+
+/// A sample in an epoch; together they name the sample's random streams.
+struct SampleName {
+  std::int64_t epoch = 0;
+  std::int64_t sample = 0;
+};
+
+class BatchLoader {
+ public:
+  /// Takes buffers for `micro_batch` sequences of `seq` tokens. The caller must fence the device at least once in
+  /// `unfenced` loads.
+  BatchLoader(std::int64_t micro_batch, std::int64_t seq, MemoryLedger& ledger, int unfenced = 1);
+
+  /// The most sequences of a batch.
+  [[nodiscard]] std::int64_t micro_batch() const { return static_cast<std::int64_t>(sample_ids_.extent(0)); }
+  /// The named samples as a device batch, valid until the next load.
+  Batch load(const SampleSource& source, const std::vector<SampleName>& names);
+  /// The source's tail as a batch of one short sequence, valid until the next load.
+  Batch load_tail(const SampleSource& source);
+
+ private:
+  template <class T>
+  using Pinned = Kokkos::View<T**, Kokkos::LayoutRight, Kokkos::SharedHostPinnedSpace>;
+
+  Batch load(const SampleSource& source, const std::vector<SampleName>& names, std::int64_t seq);
+
+  std::int64_t seq_;
+  Vector<Token> tokens_;              // inputs, then targets: (2, micro_batch, T)
+  Vector<std::uint64_t> sample_ids_;  // (micro_batch)
+  std::size_t turns_;                 // host buffers; 1 on a host build, where copies are synchronous
+  std::size_t turn_ = 0;
+  Pinned<Token> host_tokens_;       // (turns, tokens)
+  Pinned<std::uint64_t> host_ids_;  // (turns, sample ids)
+  std::vector<Token> window_;       // (T + 1)
+};
+
+}  // namespace kozero::data

@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// data_set.hpp: the data of a deck's `data` keys, opened for random access on every rank.
+//   text:      rank 0 makes token shards in a cache folder (or finds them there), then every rank opens them
+//   source:    text of several sources; the training shards of each occur `repeat` times in the sequence of tokens
+//   tokens:    token shards as they are; a tail of val_fraction of the samples is kept for validation
+//   synthetic: a Markov source whose entropy bounds the loss; for the linear demo, numbered samples without tokens
+// Sample s of T+1 tokens starts at token s*T, so that every token is predicted once per pass. The tokens behind the
+// last whole sample are the source's tail. The table of sources is in src/data/data_set.cpp.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <kozero/data/batch_loader.hpp>
+#include <kozero/data/token_shard.hpp>
+#include <kozero/distributed/communicator.hpp>
+#include "io/deck/deck.hpp"
+#include "io/text/tokenizer.hpp"
+
+namespace kozero::data {
+
+struct DataSet {
+  std::shared_ptr<const TokenShards> train_shards;       ///< null for data without files
+  std::shared_ptr<const TokenShards> validation_shards;  ///< null if there are none; may be train_shards
+  std::unique_ptr<SampleSource> train;
+  std::unique_ptr<SampleSource> validation;     ///< null if the deck keeps no validation data
+  std::optional<double> train_bytes_per_token;  ///< bytes of text per token, if known
+  std::optional<double> validation_bytes_per_token;
+  std::unique_ptr<io::Tokenizer> tokenizer;  ///< null for synthetic data
+  std::int64_t vocab = 0;                    ///< tokens the data can hold; 0 for the linear demo
+  std::optional<double> loss_floor;          ///< smallest possible loss in nats per token, if known
+  std::string description;                   ///< one line for the banner; on rank 0 with the skipped inputs
+};
+
+/// The vocabulary size of a deck, found without reading its text: model.vocab, else the tokenizer's or the preset's
+/// size. Throws Error(deck) if none of them is given.
+std::int64_t vocab_of(const io::Deck& deck);
+
+/// The folder of tokens that runs share (token_cache.hpp): data.cache, or .tokens beside run.dir.
+std::string token_cache_of(const io::Deck& deck);
+
+/// Opens the deck's data for sequences of `seq` tokens. Collective. Throws Error(deck | input | write), seen by all
+/// ranks.
+DataSet open_data(const io::Deck& deck, std::int64_t seq, distributed::Communicator& comm);
+
+/// Throws Error(deck) naming the key and its tokens if the training data hold less than one whole sample.
+void require_whole_sample(const DataSet& data, const io::Deck& deck, std::int64_t seq);
+
+}  // namespace kozero::data

@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// prepare.hpp: text -> token shards for training and validation in a folder, and tokens.json, which describes them.
+//   FOLDER/train_000000.bin ... val_000000.bin ... tokenizer.json tokens.json, a .xxh3 beside each shard
+// Validation has stretches spread evenly over the corpus, val_fraction of its bytes: at the end of each of k equal
+// parts, with stretches of at least 64 KiB if the corpus is large enough. Each document, and each change between
+// training and validation, begins with the tokenizer's end-of-text. The folder is written under a temporary name, then
+// renamed. A folder whose fingerprint still fits the text, the tokenizer and val_fraction is reused. token_cache.hpp
+// has the folders that runs share.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <kozero/data/text_files.hpp>
+
+namespace kozero::data {
+
+struct PrepareOrder {
+  std::vector<std::string> text;  ///< files and folders
+  std::string tokenizer = "bytes";
+  double val_fraction = 0.05;
+  std::string folder;
+  std::string split;  ///< of a tokenizer that is learned: a published split's name (io/text/pretokenizer.hpp)
+  /// Instead of `text`: several sources. Each begins a new shard of training tokens.
+  std::vector<TextSource> sources = {};
+
+  [[nodiscard]] std::vector<TextSource> all_sources() const {
+    return sources.empty() ? std::vector{TextSource{text}} : sources;
+  }
+};
+
+struct TokenSplit {
+  std::vector<std::string> files;
+  std::int64_t tokens = 0;
+  std::int64_t bytes = 0;  ///< of text: bits per byte = loss / ln 2 * tokens / bytes
+};
+
+struct PreparedTokens {
+  TokenSplit train, val;
+  std::vector<TokenSplit> train_sources;  ///< the training part of each of several sources; empty for one
+  std::string tokenizer;                  ///< its name
+  std::string tokenizer_file;             ///< for make_tokenizer
+  std::int64_t vocab = 0;
+  std::string fingerprint;
+  std::string folder;
+  std::int64_t byte_order_marks = 0;  ///< files of the text that begin with one
+  std::int64_t crlf_line_ends = 0;    ///< of the text
+  bool reused = false;                ///< prepare found it already made
+  SkippedFiles skipped;               ///< of the folders given; of prepare() alone
+};
+
+/// What may surprise about the tokens that prepare() made, one text each: files that were skipped, fewer ids than
+/// "bpe:N" asked for, byte-order marks and CR LF in the text.
+std::vector<std::string> notes_on(const PrepareOrder& order, const PreparedTokens& made);
+
+/// Makes the folder, or finds it made from the same text. One process calls it. Throws Error(deck) for val_fraction
+/// outside [0, 0.5], Error(input) for the text, Error(write) for the folder, which is replaced only where it holds
+/// prepared tokens.
+PreparedTokens prepare(const PrepareOrder& order);
+
+/// The description of a prepared folder. Throws Error(input) if there is none or it is malformed.
+PreparedTokens read_prepared(const std::string& folder);
+
+/// Whether the folder was made from the text of this fingerprint, and its shards are whole.
+bool is_current(const std::string& folder, const std::string& fingerprint);
+
+/// Writes the folder from these files, which find_text() found; nothing may be there. Throws as prepare().
+void make_tokens(const PrepareOrder& order, const std::vector<TextFile>& files, const std::string& folder,
+                 const std::string& fingerprint);
+
+/// The description of a folder of prepared tokens, with their fingerprint.
+inline constexpr const char* kTokensDescription = "tokens.json";
+
+/// 16 hexadecimal digits that change with the text files' paths, sizes and times, the tokenizer and val_fraction.
+std::string fingerprint_of(const PrepareOrder& order, const std::vector<TextFile>& files);
+
+/// Writes folder/tokens.json; file names in it are relative to the folder.
+void write_description(const std::string& folder, const PreparedTokens& tokens);
+
+}  // namespace kozero::data

@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// document_reader.hpp: documents as a stream of text blocks of bounded size, and a corpus that can be read repeatedly.
+// A block ends before an ASCII white space that follows a visible ASCII character (a line's end only after a letter or
+// digit), wherever it has such a boundary: there the split patterns of byte-level BPE always cut, so tokens do not
+// depend on the size of a block.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace kozero::io {
+
+struct TextBlock {
+  std::string text;
+  std::int64_t offset = 0;       ///< of the block's first byte in the whole file or corpus
+  bool starts_document = false;  ///< the first block of a document
+};
+
+/// Reads documents once, front to back.
+class DocumentReader {
+ public:
+  virtual ~DocumentReader() = default;
+  /// Fills `block` with the next text of the current document, or with the beginning of the next document; never with
+  /// empty text. False at the end. Throws Error(input) if a document cannot be read or is not UTF-8, naming the byte.
+  virtual bool next(TextBlock& block) = 0;
+};
+
+class Corpus {
+ public:
+  virtual ~Corpus() = default;
+  /// The size of its files.
+  [[nodiscard]] virtual std::int64_t bytes() const = 0;
+  /// A reader at its beginning, whose blocks have at most `block_bytes` bytes.
+  [[nodiscard]] virtual std::unique_ptr<DocumentReader> read(std::int64_t block_bytes) const = 0;
+};
+
+}  // namespace kozero::io

@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// document_formats.hpp: the formats of files that contain documents, and a corpus of such files.
+//   a file's first bytes -> its row of the table -> a DocumentReader of the file -> blocks of the whole corpus
+// A new format is a source with its DocumentReader and a row of the table in document_formats.cpp.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <kozero/data/text_files.hpp>
+#include "io/text/document_reader.hpp"
+#include "src/data/not_text.hpp"
+
+namespace kozero::data {
+
+/// Why no row of the table reads the file, as an objection to plain text; empty if a row does.
+/// Throws Error(input) if the file cannot be read.
+Objection objection_to_file(const std::string& path);
+
+/// The documents of the files, in their order. Every document of a plain text file is the whole file.
+class FileCorpus final : public io::Corpus {
+ public:
+  explicit FileCorpus(std::vector<TextFile> files) : files_(std::move(files)) {}
+  [[nodiscard]] std::int64_t bytes() const override { return total_bytes(files_); }
+  [[nodiscard]] std::unique_ptr<io::DocumentReader> read(std::int64_t block_bytes) const override;
+
+ private:
+  std::vector<TextFile> files_;
+};
+
+}  // namespace kozero::data

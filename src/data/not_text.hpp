@@ -1,0 +1,25 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// not_text.hpp: recognizes files that are not plain text by their first bytes, and says how to make text of them.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace kozero::data {
+
+/// Why a file is not text: in a list of skipped files, and as the refusal of a file that was given; empty for text.
+struct Objection {
+  std::string reason;
+  std::string refusal;
+};
+
+/// `head` is the beginning of the file at `path`; `is_whole` says whether it is the whole file.
+/// A PDF may begin like text; the other formats do not.
+Objection objection_to(std::string_view head, bool is_whole, const std::string& path);
+
+/// The objection to text that is not UTF-8 from `good` on; `offset` is the position of its first byte in the file.
+Objection not_utf8(std::string_view bytes, std::size_t good, std::int64_t offset);
+
+}  // namespace kozero::data

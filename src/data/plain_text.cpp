@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// plain_text.cpp: the blocks of a text file: where each block ends, and the check that it is UTF-8.
+#include "src/data/plain_text.hpp"
+#include <algorithm>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include <kozero/core/error.hpp>
+#include "io/posix/file.hpp"
+#include "io/posix/readable.hpp"
+#include "src/data/not_text.hpp"
+
+namespace kozero::data {
+namespace {
+
+/// Whether every split pattern cuts between the two characters: "word| next" and "word|\n",
+/// but "end.\n" may be one pretoken.
+bool always_cut(char before, char after) {
+  const auto is_alnum = [](char c) { return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z'); };
+  if (after == '\n' || after == '\r') return is_alnum(before);
+  return (after == ' ' || (after >= '\t' && after <= '\r')) && before > ' ' && before < '\x7f';
+}
+
+/// Where a block that is followed by more text ends: see io/text/document_reader.hpp. A block without such a boundary
+/// ends before the last character's first byte, so that no UTF-8 sequence is cut.
+std::size_t cut(std::string_view text) {
+  for (std::size_t end = text.size() - 1; end > 0; --end) {
+    if (always_cut(text[end - 1], text[end])) return end;
+  }
+  std::size_t end = text.size() - 1;
+  while (end > 1 && text.size() - end < 4 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
+  return std::max<std::size_t>(end, 1);
+}
+
+class PlainTextReader final : public io::DocumentReader {
+ public:
+  PlainTextReader(const std::string& path, std::int64_t block_bytes)
+      : path_(path), block_bytes_(static_cast<std::size_t>(block_bytes)), file_(path, io::FileDescriptor::Use::read) {
+    require(block_bytes >= 8, "PlainTextReader: block of " + std::to_string(block_bytes) + " bytes");
+  }
+
+  bool next(io::TextBlock& block) override {
+    const bool more = ahead_.size() > block_bytes_ || fill();
+    if (ahead_.empty()) return false;
+    const std::size_t end = more ? cut(std::string_view(ahead_).substr(0, block_bytes_ + 1)) : ahead_.size();
+    block.text.assign(ahead_, 0, end);
+    block.offset = offset_;
+    block.starts_document = offset_ == 0;
+    require_utf8(block);
+    ahead_.erase(0, end);
+    offset_ += static_cast<std::int64_t>(end);
+    return true;
+  }
+
+ private:
+  /// Reads until more than a block is at hand; false if the file ends before.
+  bool fill() {
+    const std::size_t held = ahead_.size();
+    ahead_.resize(block_bytes_ + 1);
+    const std::int64_t got =
+        file_.read_up_to(std::span(ahead_).subspan(held), offset_ + static_cast<std::int64_t>(held));
+    ahead_.resize(held + static_cast<std::size_t>(got));
+    return ahead_.size() > block_bytes_;
+  }
+
+  void require_utf8(const io::TextBlock& block) const {
+    const std::size_t good = io::utf8_prefix(block.text);
+    if (good == block.text.size()) return;
+    throw Error(Failure::input, "data.text: " + path_ + ": " + not_utf8(block.text, good, block.offset).refusal);
+  }
+
+  std::string path_;
+  std::size_t block_bytes_;
+  io::FileDescriptor file_;
+  std::int64_t offset_ = 0;  ///< of the next block
+  std::string ahead_;        ///< read, not yet handed out
+};
+
+}  // namespace
+
+std::unique_ptr<io::DocumentReader> read_plain_text(const std::string& path, std::int64_t block_bytes) {
+  return std::make_unique<PlainTextReader>(path, block_bytes);
+}
+
+}  // namespace kozero::data

@@ -1,0 +1,138 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// prepared_tokens.cpp: tokens.json, which describes a folder of prepared tokens, and the fingerprint in it.
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include <kozero/core/error.hpp>
+#include <kozero/core/random.hpp>
+#include <kozero/data/prepare.hpp>
+#include <kozero/data/token_shard.hpp>
+#include "io/posix/file.hpp"
+#include "io/text/tokenizer.hpp"
+
+namespace kozero::data {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr int kFormatVersion = 2;  // shards have hashes
+constexpr std::int64_t kMaxDescriptionBytes = std::int64_t{16} << 20;
+
+Json json_of(const TokenSplit& split) {
+  Json files = Json::array();
+  for (const auto& file : split.files) files.push_back(fs::path(file).filename().string());
+  return {{"files", files}, {"tokens", split.tokens}, {"bytes", split.bytes}};
+}
+
+/// A file name from the description, inside the folder and nowhere else.
+std::string inside(const std::string& folder, const std::string& name) {
+  if (name.empty() || fs::path(name).filename() != name || name == "..") {
+    throw Error(Failure::input, folder + "/" + kTokensDescription + ": file name \"" + name + "\" leaves the folder");
+  }
+  return (fs::path(folder) / name).string();
+}
+
+TokenSplit split_from(const std::string& folder, const Json& json) {
+  TokenSplit split;
+  for (const auto& name : json.at("files")) split.files.push_back(inside(folder, name.get<std::string>()));
+  json.at("tokens").get_to(split.tokens);
+  json.at("bytes").get_to(split.bytes);
+  return split;
+}
+
+/// 16 hexadecimal digits.
+std::string digits_of(const std::string& text) {
+  std::array<char, 17> digits{};
+  const auto end = std::to_chars(digits.begin(), digits.end(), stream_key(0, text), 16).ptr;
+  const std::string shortest(digits.begin(), end);
+  return std::string(16 - shortest.size(), '0') + shortest;
+}
+
+/// The same from any working directory.
+std::string absolute(const std::string& path) { return fs::absolute(path).lexically_normal().generic_string(); }
+
+}  // namespace
+
+std::string fingerprint_of(const PrepareOrder& order, const std::vector<TextFile>& files) {
+  std::ostringstream all;
+  all.precision(17);
+  const bool is_file = io::path_kind(order.tokenizer) == io::PathKind::file;
+  all << kFormatVersion << '\0' << (is_file ? absolute(order.tokenizer) : order.tokenizer) << '\0' << order.val_fraction
+      << '\0';
+  if (!order.split.empty() && io::bpe_size(order.tokenizer)) all << order.split << '\0';
+  if (is_file) all << io::read_whole_file(order.tokenizer, INT64_MAX) << '\0';
+  for (const auto& file : files) {
+    all << absolute(file.path) << '\0' << file.bytes << '\0' << file.modified << '\0';
+    if (!order.sources.empty()) all << "source " << file.source << '\0';
+  }
+  return digits_of(all.str());
+}
+
+void write_description(const std::string& folder, const PreparedTokens& tokens) {
+  Json json = {{"format", "kozero-tokens"},
+               {"version", kFormatVersion},
+               {"fingerprint", tokens.fingerprint},
+               {"tokenizer", tokens.tokenizer},
+               {"tokenizer_file", fs::path(tokens.tokenizer_file).filename().string()},
+               {"vocab", tokens.vocab},
+               {"byte_order_marks", tokens.byte_order_marks},
+               {"crlf_line_ends", tokens.crlf_line_ends},
+               {"train", json_of(tokens.train)},
+               {"val", json_of(tokens.val)}};
+  for (const auto& source : tokens.train_sources) json["train_sources"].push_back(json_of(source));
+  io::write_whole_file((fs::path(folder) / kTokensDescription).string(), json.dump(2) + "\n");
+}
+
+PreparedTokens read_prepared(const std::string& folder) {
+  const std::string path = (fs::path(folder) / kTokensDescription).string();
+  try {
+    const Json json = Json::parse(io::read_whole_file(path, kMaxDescriptionBytes));
+    if (json.at("format") != "kozero-tokens" || json.at("version") != kFormatVersion) {
+      throw Error(Failure::input, path + ": not a description of tokens of version " + std::to_string(kFormatVersion));
+    }
+    PreparedTokens tokens;
+    tokens.folder = folder;
+    tokens.byte_order_marks = json.value("byte_order_marks", std::int64_t{0});
+    tokens.crlf_line_ends = json.value("crlf_line_ends", std::int64_t{0});
+    tokens.reused = true;
+    tokens.train = split_from(folder, json.at("train"));
+    tokens.val = split_from(folder, json.at("val"));
+    for (const auto& source : json.value("train_sources", Json::array())) {
+      tokens.train_sources.push_back(split_from(folder, source));
+    }
+    json.at("tokenizer").get_to(tokens.tokenizer);
+    tokens.tokenizer_file = inside(folder, json.at("tokenizer_file").get<std::string>());
+    json.at("vocab").get_to(tokens.vocab);
+    json.at("fingerprint").get_to(tokens.fingerprint);
+    return tokens;
+  } catch (const nlohmann::json::exception& problem) {
+    throw Error(Failure::input, path + ": " + problem.what());
+  }
+}
+
+bool is_current(const std::string& folder, const std::string& fingerprint) {
+  if (!io::is_there((fs::path(folder) / kTokensDescription).string())) return false;
+  try {
+    const auto tokens = read_prepared(folder);
+    const auto whole = [&](const TokenSplit& split) {
+      if (split.files.empty()) return split.tokens == 0;
+      const TokenShards all(split.files, tokens.vocab);
+      return all.num_tokens() == split.tokens &&
+             std::all_of(all.shards().begin(), all.shards().end(),
+                         [](const TokenShard& shard) { return shard.recorded_hashes().has_value(); });
+    };
+    return tokens.fingerprint == fingerprint && fs::exists(tokens.tokenizer_file) && whole(tokens.train) &&
+           whole(tokens.val);
+  } catch (const Error&) {
+    return false;  // damaged: made anew
+  }
+}
+
+}  // namespace kozero::data

@@ -1,0 +1,173 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// token_cache.cpp: finds or makes an entry of the cache, under flock(2) on a file beside it.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include <kozero/core/error.hpp>
+#include <kozero/data/token_cache.hpp>
+#include "io/posix/file.hpp"
+#include "io/run/run_folder.hpp"
+#include "io/run/run_status.hpp"
+
+namespace kozero::data {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+using Say = std::function<void(const std::string& line)>;
+
+constexpr auto kPause = std::chrono::milliseconds(50);
+
+/// The lock of an entry, held by the process that makes it. The system releases the lock of a process that ends.
+class EntryLock {
+ public:
+  /// Waits for the lock. On a file system without locks it is not held, and two processes may make the same entry.
+  EntryLock(std::string path, const std::string& entry, const Say& say) : path_(std::move(path)) {
+    bool said = false;
+    while (!take()) {
+      if (!std::exchange(said, true)) say("waiting for the tokens in " + entry + ", which " + holder() + " makes");
+      std::this_thread::sleep_for(kPause);
+    }
+  }
+  ~EntryLock() {
+    ::unlink(path_.c_str());
+    ::close(file_);
+  }
+  EntryLock(const EntryLock&) = delete;
+  EntryLock& operator=(const EntryLock&) = delete;
+
+  [[nodiscard]] bool is_held() const { return is_held_; }
+
+ private:
+  /// False if another process has the lock, or the file was removed by the process that had it.
+  bool take() {
+    file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (file_ < 0) throw Error(Failure::write, path_ + ": cannot create: " + io::errno_text());
+    is_held_ = ::flock(file_, LOCK_EX | LOCK_NB) == 0;
+    const bool waits = !is_held_ && (errno == EWOULDBLOCK || errno == EINTR);
+    struct stat locked {
+    }, named{};
+    if (waits || ::fstat(file_, &locked) != 0 || ::stat(path_.c_str(), &named) != 0 || locked.st_ino != named.st_ino) {
+      ::close(file_);
+      return false;
+    }
+    const std::string name =
+        fmt::format("process {} on host {}, since {}\n", ::getpid(), io::host_name(), io::time_now());
+    // On a full disk the lock is held all the same: the text is only for a message.
+    if (::ftruncate(file_, 0) == 0) static_cast<void>(!::pwrite(file_, name.data(), name.size(), 0));
+    return true;
+  }
+
+  [[nodiscard]] std::string holder() const {
+    constexpr std::int64_t kMostBytes = 4096;
+    try {
+      const std::string name = io::read_whole_file(path_, kMostBytes);
+      if (!name.empty()) return name.substr(0, name.find('\n'));
+    } catch (const Error&) {  // released meanwhile
+    }
+    return "another process";
+  }
+
+  std::string path_;
+  int file_ = -1;
+  bool is_held_ = false;
+};
+
+/// Removes what processes left that were killed while they made this entry. The caller holds the entry's lock.
+void remove_partial(const fs::path& cache, const std::string& prefix) {
+  for (const auto& each : fs::directory_iterator(cache)) {
+    if (each.path().filename().string().starts_with(prefix)) fs::remove_all(each.path());
+  }
+}
+
+/// Gives the finished folder its name. If another process was faster, as it may be without locks, its entry stays.
+void publish_entry(const std::string& made, const std::string& entry) {
+  const fs::path cache = fs::path(entry).parent_path();
+  io::FileDescriptor(made, io::FileDescriptor::Use::sync).sync();
+  std::error_code problem;
+  fs::rename(made, entry, problem);
+  if (problem && io::is_folder(entry)) {
+    fs::remove_all(made);
+    return;
+  }
+  if (problem) throw Error(Failure::write, entry + ": cannot be made: " + problem.message());
+  io::FileDescriptor(cache.string(), io::FileDescriptor::Use::sync).sync();
+}
+
+PreparedTokens made_entry(const PrepareOrder& order, const std::vector<TextFile>& files, const std::string& digits,
+                          const Say& say) {
+  // Hidden names are no text: a cache inside the folder of a text does not become part of it.
+  const fs::path cache = order.folder;
+  const std::string entry = (cache / digits).string();
+  const std::string prefix = "." + digits + ".partial.";
+  fs::create_directories(cache);
+  const EntryLock lock((cache / ("." + digits + ".lock")).string(), entry, say);
+  if (is_current(entry, digits)) return read_prepared(entry);
+  if (io::is_there(entry))
+    say(entry + ": damaged; it is now " + io::set_aside(entry) + ", and the tokens are made again");
+  if (lock.is_held()) remove_partial(cache, prefix);
+  const std::string partial = (cache / fmt::format("{}{}.{}", prefix, io::host_name(), ::getpid())).string();
+  try {
+    make_tokens(order, files, partial, digits);
+    publish_entry(partial, entry);
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove_all(partial, ignored);
+    throw;
+  }
+  PreparedTokens tokens = read_prepared(entry);
+  tokens.reused = false;
+  return tokens;
+}
+
+}  // namespace
+
+PreparedTokens prepare_in_cache(const PrepareOrder& order, const Say& say) {
+  SkippedFiles skipped;
+  const auto files = find_text(order.all_sources(), skipped);
+  const std::string digits = fingerprint_of(order, files);
+  const std::string entry = (fs::path(order.folder) / digits).string();
+  PreparedTokens tokens;
+  try {
+    tokens = is_current(entry, digits) ? read_prepared(entry) : made_entry(order, files, digits, say);
+  } catch (const fs::filesystem_error& problem) {
+    throw Error(Failure::write, fmt::format("data.cache = \"{}\": {}: {}; give a folder that this user can write",
+                                            order.folder, problem.path1().string(), problem.code().message()));
+  } catch (const Error& problem) {
+    if (problem.failure() != Failure::write) throw;
+    throw Error(Failure::write, fmt::format("data.cache = \"{}\": {}; make room, or give a folder that this user can "
+                                            "write",
+                                            order.folder, problem.what()));
+  }
+  tokens.skipped = std::move(skipped);
+  return tokens;
+}
+
+std::string user_token_cache() {
+  const auto variable = [](const char* key) {
+    return std::string(std::getenv(key) == nullptr ? "" : std::getenv(key));
+  };
+  const std::string home = variable("HOME");
+  const std::string temporary = variable("TMPDIR");
+  for (const std::string& candidate :
+       {variable("XDG_CACHE_HOME"), home.empty() ? "" : home + "/.cache", temporary.empty() ? "/tmp" : temporary}) {
+    if (candidate.empty()) continue;
+    const fs::path folder = fs::path(candidate) / "kozero";
+    std::error_code problem;
+    fs::create_directories(folder, problem);
+    if (!problem && ::access(folder.c_str(), W_OK | X_OK) == 0) return (folder / "tokens").string();
+  }
+  throw Error(Failure::write, "no folder for tokens: XDG_CACHE_HOME, HOME/.cache and TMPDIR cannot be written");
+}
+
+}  // namespace kozero::data

@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// token_source.cpp: the samples of token shards, and the source data.tokens.
+#include <fmt/format.h>
+#include <algorithm>
+#include <cmath>
+
+#include <kozero/core/error.hpp>
+#include "src/data/sources.hpp"
+
+namespace kozero::data {
+namespace {
+
+class TokenSamples final : public SampleSource {
+ public:
+  TokenSamples(std::shared_ptr<const TokenShards> shards, std::int64_t seq, std::int64_t first, std::int64_t count)
+      : shards_(std::move(shards)), seq_(seq), first_(first), count_(count) {}
+  [[nodiscard]] std::int64_t num_samples() const override { return count_; }
+  [[nodiscard]] std::int64_t tail() const override {
+    const std::int64_t behind = shards_->num_tokens() - 1 - (first_ + count_) * seq_;
+    return behind < seq_ ? behind : 0;
+  }
+  void read(std::int64_t index, std::span<Token> window) const override {
+    shards_->read((first_ + index) * seq_, window);
+  }
+
+ private:
+  std::shared_ptr<const TokenShards> shards_;
+  std::int64_t seq_;
+  std::int64_t first_;
+  std::int64_t count_;
+};
+
+}  // namespace
+
+std::unique_ptr<SampleSource> token_samples(std::shared_ptr<const TokenShards> shards, std::int64_t seq,
+                                            std::int64_t first, std::int64_t count) {
+  return std::make_unique<TokenSamples>(std::move(shards), seq, first, count);
+}
+
+std::int64_t windows_of(const TokenShards& shards, std::int64_t seq) {
+  return std::max<std::int64_t>(0, (shards.num_tokens() - 1) / seq);
+}
+
+std::int64_t vocab_of_tokens(const io::Deck& deck) {
+  if (const auto size = io::bpe_size(deck.data.tokenizer)) return *size;
+  if (deck.is_set("data.tokenizer")) return io::make_tokenizer(deck.data.tokenizer)->vocab_size();
+  if (deck.model.preset != "none") return vocab_of_preset(deck);
+  throw Error(Failure::deck,
+              "data.tokens: the shards do not say how many tokens there are; give model.vocab, or the "
+              "tokenizer file as data.tokenizer");
+}
+
+DataSet open_tokens(const OpenOrder& order) {
+  const io::Deck& deck = order.deck;
+  DataSet data;
+  data.vocab = vocab_of(deck);
+  if (deck.is_set("data.tokenizer")) {
+    data.tokenizer = io::make_tokenizer(deck.data.tokenizer);
+    data.vocab = std::max<std::int64_t>(data.vocab, data.tokenizer->vocab_size());
+  }
+  const auto shards = std::make_shared<const TokenShards>(deck.data.tokens, data.vocab);
+  const std::int64_t all = windows_of(*shards, order.seq);
+  if (shards->num_tokens() < 2) {
+    throw Error(Failure::deck, fmt::format("data.tokens holds {} tokens: nothing to predict", shards->num_tokens()));
+  }
+  const auto kept = static_cast<std::int64_t>(std::floor(static_cast<double>(all) * deck.data.val_fraction));
+  data.train = token_samples(shards, order.seq, 0, all - kept);
+  if (kept > 0) data.validation = token_samples(shards, order.seq, all - kept, kept);
+  data.train_shards = data.validation_shards = shards;
+  data.description = fmt::format("{} tokens in {} shards", shards->num_tokens(), deck.data.tokens.size());
+  return data;
+}
+
+}  // namespace kozero::data

@@ -1,0 +1,248 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_prepare.cpp: text becomes token shards once, in a folder or in the cache; sources have shards of their own.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_floating_point.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+
+#include <kozero/data/prepare.hpp>
+#include <kozero/data/token_cache.hpp>
+#include <kozero/data/token_shard.hpp>
+#include "io/text/tokenizer.hpp"
+
+#include <io/scratch_folder.hpp>
+#include <io/thrown.hpp>
+
+namespace kozero::data {
+
+using io::bytes_of;
+using io::make_tokenizer;
+using io::ScratchFolder;
+using io::thrown_by;
+namespace fs = std::filesystem;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::WithinRel;
+
+namespace {
+
+std::string story(int first, int lines) {
+  std::string text;
+  for (int i = first; i < first + lines; ++i) {
+    text +=
+        "line " + std::to_string(i) + ": the quick brown fox jumps over the lazy dog " + std::to_string(i * i) + "\n";
+  }
+  return text;
+}
+
+std::vector<Token> tokens_of(const TokenSplit& split, std::int64_t vocab) {
+  if (split.files.empty()) return {};
+  const TokenShards shards(split.files, vocab);
+  std::vector<Token> tokens(static_cast<std::size_t>(shards.num_tokens()));
+  shards.read(0, tokens);
+  return tokens;
+}
+
+}  // namespace
+
+TEST_CASE("text becomes train and validation tokens, all of it, once") {
+  const ScratchFolder folder("prepare");
+  folder.put("text/a.txt", story(0, 2000));
+  folder.put("text/b.txt", story(2000, 1000));
+  for (const std::string tokenizer : {"bytes", "bpe:500"}) {
+    const auto made = prepare({{folder / "text"}, tokenizer, 0.1, folder / ("out-" + tokenizer)});
+    CHECK(!made.reused);
+    CHECK(made.tokenizer == tokenizer);
+    const auto again = make_tokenizer(made.tokenizer_file);
+    CHECK(again->vocab_size() == made.vocab);
+    std::string train, val;
+    for (const Token token : tokens_of(made.train, made.vocab)) {
+      if (token != again->end_of_text()) train += again->decode(std::vector<Token>{token});
+    }
+    for (const Token token : tokens_of(made.val, made.vocab)) {
+      if (token != again->end_of_text()) val += again->decode(std::vector<Token>{token});
+    }
+    CHECK(train.size() + val.size() == story(0, 3000).size());
+    CHECK(made.train.bytes == static_cast<std::int64_t>(train.size()));
+    CHECK(made.val.bytes == static_cast<std::int64_t>(val.size()));
+    CHECK_THAT(static_cast<double>(val.size()), WithinRel(0.1 * static_cast<double>(train.size() + val.size()), 0.15));
+    CHECK(train.starts_with("line 0:"));
+    CHECK(tokens_of(made.train, made.vocab)[0] == again->end_of_text());
+  }
+}
+
+TEST_CASE("validation stretches lie evenly over a large corpus") {
+  const ScratchFolder folder("stretches");
+  folder.put("text/a.txt", story(0, 40000));  // about 2.4 MB
+  const auto made = prepare({{folder / "text"}, "bytes", 0.1, folder / "out"});
+  std::int64_t stretches = 0;
+  for (const Token token : tokens_of(made.val, 256)) stretches += token == 0 ? 1 : 0;
+  CHECK(stretches == static_cast<std::int64_t>(0.1 * static_cast<double>(story(0, 40000).size()) / 65536.0));
+}
+
+TEST_CASE("prepared tokens are reused until something changes") {
+  const ScratchFolder folder("reuse");
+  const auto text = folder.put("text/a.txt", story(0, 300));
+  PrepareOrder order{{folder / "text"}, "bytes", 0.1, folder / "out/"};
+  CHECK(!prepare(order).reused);
+  CHECK(prepare(order).reused);
+  const auto read = read_prepared(folder / "out");
+  CHECK(read.train.tokens == prepare(order).train.tokens);
+
+  SECTION("the fraction") { order.val_fraction = 0.2; }
+  SECTION("the tokenizer") { order.tokenizer = "bpe:300"; }
+  SECTION("the text's size") { folder.put("text/a.txt", story(0, 301)); }
+  SECTION("the text's time") { fs::last_write_time(text, fs::last_write_time(text) + std::chrono::seconds(2)); }
+  SECTION("another file") { folder.put("text/b.txt", "more\n"); }
+  SECTION("a damaged shard") { fs::resize_file(read.train.files[0], 2000); }
+  SECTION("missing hashes") { fs::remove(read.train.files[0] + ".xxh3"); }
+  SECTION("a missing tokenizer") { fs::remove(read.tokenizer_file); }
+  CHECK(!prepare(order).reused);
+  CHECK(prepare(order).reused);
+  for (const auto& entry : fs::directory_iterator(folder.path())) {
+    CHECK_THAT(entry.path().string(), !ContainsSubstring("partial"));
+  }
+}
+
+TEST_CASE("without a fraction there is no validation split") {
+  const ScratchFolder folder("noval");
+  folder.put("a.txt", story(0, 10));
+  const auto made = prepare({{folder / "a.txt"}, "bytes", 0.0, folder / "out"});
+  CHECK(made.val.files.empty());
+  CHECK(made.val.tokens == 0);
+  CHECK(prepare({{folder / "a.txt"}, "bytes", 0.0, folder / "out"}).reused);
+}
+
+TEST_CASE("several sources have the tokens of one, in shards of their own, and validation text of all") {
+  const ScratchFolder folder("sources");
+  const auto a = folder.put("a.txt", story(0, 2000)), b = folder.put("b/b.txt", story(2000, 700)),
+             c = folder.put("b/c.txt", story(2700, 800));
+  PrepareOrder order{{a, b, c}, "bpe:400", 0.1, folder / "one"};
+  const auto one = prepare(order);
+  CHECK(one.train_sources.empty());
+  order.folder = folder / "two";
+  order.sources = {{{a}, "data.source[0].text"}, {{folder / "b", a}, "data.source[1].text"}};
+  const auto two = prepare(order);
+  CHECK(two.fingerprint != one.fingerprint);
+  CHECK(tokens_of(two.train, two.vocab) == tokens_of(one.train, one.vocab));
+  CHECK(tokens_of(two.val, two.vocab) == tokens_of(one.val, one.vocab));
+  REQUIRE(two.train_sources.size() == 2);
+  const auto text_of = [&](const TokenSplit& split) {
+    return make_tokenizer(two.tokenizer_file)->decode(tokens_of(split, two.vocab));
+  };
+  CHECK_THAT(text_of(two.train_sources[0]), ContainsSubstring("line 7:") && !ContainsSubstring("line 2001:"));
+  CHECK_THAT(text_of(two.train_sources[1]), !ContainsSubstring("line 7:") && ContainsSubstring("line 2001:"));
+  CHECK(two.train_sources[0].tokens + two.train_sources[1].tokens == two.train.tokens);
+  CHECK(two.train_sources[0].bytes + two.train_sources[1].bytes == two.train.bytes);
+  CHECK(two.train_sources[0].files.size() + two.train_sources[1].files.size() == two.train.files.size());
+  CHECK(prepare(order).reused);
+  CHECK(read_prepared(order.folder).train_sources[1].tokens == two.train_sources[1].tokens);
+  order.sources = {{{a, b}, "data.source[0].text"}, {{c}, "data.source[1].text"}};
+  CHECK(!prepare(order).reused);
+}
+
+TEST_CASE("a source without text of its own is refused by its key") {
+  const ScratchFolder folder("empty_source");
+  const auto a = folder.put("a/a.txt", story(0, 10));
+  PrepareOrder order{{}, "bytes", 0.1, folder / "out"};
+  order.sources = {{{folder / "a"}, "data.source[0].text"}, {{a}, "data.source[1].text"}};
+  CHECK(thrown_by([&] { prepare(order); }).text ==
+        "data.source[1].text: no text in the files and folders given that no earlier source has");
+  order.sources[1].paths = {folder / "missing"};
+  CHECK(thrown_by([&] { prepare(order); }).text ==
+        "data.source[1].text: " + (folder / "missing") + ": no such file or folder");
+}
+
+TEST_CASE("byte-order marks and CR LF line ends of the text are counted, kept and said") {
+  const ScratchFolder folder("marks");
+  folder.put("text/a.txt", "\xEF\xBB\xBFone\r\ntwo\r\nthree\n");
+  folder.put("text/b.txt", "plain \xEF\xBB\xBF\n");
+  const PrepareOrder order{{folder / "text"}, "bytes", 0.0, folder / "out"};
+  for (int i = 0; i < 2; ++i) {  // made, and found
+    const auto made = prepare(order);
+    CHECK(made.byte_order_marks == 1);
+    CHECK(made.crlf_line_ends == 2);
+    CHECK(notes_on(order, made) ==
+          std::vector<std::string>{
+              "byte-order marks (1) and CR LF line ends (2) go into the tokens as they are; dos2unix "
+              "FILE removes both"});
+  }
+}
+
+TEST_CASE("a cache has an entry per text, tokenizer and split, made once and never replaced") {
+  const ScratchFolder folder("cache");
+  const auto silent = [](const std::string& line) { FAIL_CHECK(line); };
+  folder.put("text/a.txt", story(0, 300));
+  PrepareOrder order{{folder / "text"}, "bpe:300", 0.1, folder / "cache"};
+  const auto first = prepare_in_cache(order, silent);
+  CHECK(!first.reused);
+  CHECK(prepare_in_cache(order, silent).reused);
+  CHECK(prepare_in_cache(order, silent).folder == first.folder);
+  SECTION("another text") { folder.put("text/a.txt", story(0, 301)); }
+  SECTION("another tokenizer") { order.tokenizer = "bytes"; }
+  SECTION("another fraction") { order.val_fraction = 0.2; }
+  SECTION("another split") { order.split = "Qwen 2 and 3"; }
+  const auto other = prepare_in_cache(order, silent);
+  CHECK(!other.reused);
+  CHECK(other.folder != first.folder);
+  CHECK(fs::exists(first.train.files[0]));
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder / "cache")) names.push_back(entry.path().string());
+  CHECK(names.size() == 2);  // no lock, nothing partial
+}
+
+TEST_CASE("a damaged entry is set aside, and what a killed process left is removed") {
+  const ScratchFolder folder("damaged");
+  const PrepareOrder order{{folder.put("a.txt", story(0, 300))}, "bytes", 0.1, folder / "cache"};
+  std::string said;
+  const auto say = [&](const std::string& line) { said += line; };
+  const auto made = prepare_in_cache(order, say);
+  fs::resize_file(made.train.files[0], 2000);
+  folder.put("cache/." + made.fingerprint + ".partial.gone.1/train_000000.bin.partial", "half");
+  folder.put("cache/.0000000000000000.partial.gone.1/train_000000.bin.partial", "another's");
+  CHECK(said.empty());
+  CHECK(!prepare_in_cache(order, say).reused);
+  CHECK(said == made.folder + ": damaged; it is now " + made.folder + ".old, and the tokens are made again");
+  CHECK(fs::file_size(made.folder + ".old/train_000000.bin") == 2000);
+  CHECK(!fs::exists(folder / ("cache/." + made.fingerprint + ".partial.gone.1")));
+  CHECK(fs::exists(folder / "cache/.0000000000000000.partial.gone.1"));
+}
+
+TEST_CASE("a cache that cannot be written is refused by its key") {
+  const ScratchFolder folder("readonly");
+  PrepareOrder order{{folder.put("a.txt", story(0, 10))}, "bytes", 0.1, folder.put("file", "") + "/cache"};
+  const auto error = thrown_by([&] { prepare_in_cache(order, [](const std::string&) {}); });
+  CHECK(error.status == 4);
+  CHECK_THAT(error.text, ContainsSubstring("data.cache = \"" + order.folder + "\": ") &&
+                             ContainsSubstring("give a folder that this user can write"));
+}
+
+TEST_CASE("what cannot be prepared is refused, and other people's folders stay") {
+  const ScratchFolder folder("refuse");
+  const auto text = folder.put("a.txt", story(0, 10));
+  folder.put("mine/thesis.tex", "years of work");
+  const auto error = thrown_by([&] { prepare({{text}, "bytes", 0.1, folder / "mine"}); });
+  CHECK(error.status == 4);
+  CHECK_THAT(error.text, ContainsSubstring("mine: holds files that are not prepared tokens; name another folder"));
+  CHECK(bytes_of(folder / "mine/thesis.tex") == "years of work");
+  CHECK(!fs::exists(folder / "mine/tokens.json"));
+  for (const double fraction : {-0.1, 1.0, std::nan("")}) {
+    CHECK(thrown_by([&] { prepare({{text}, "bytes", fraction, folder / "out"}); }).status == 2);
+  }
+  const std::vector<std::pair<std::string, std::string>> descriptions = {
+      {"{", "parse error"},
+      {"[]", "type"},
+      {R"({"format": "x", "version": 1})", "not a description of tokens"},
+      {R"({"format": "kozero-tokens", "version": 2, "train": {"files": ["../../etc/passwd"]}})", "leaves the folder"}};
+  for (const auto& [json, reason] : descriptions) {
+    folder.put("bad/tokens.json", json);
+    const auto bad = thrown_by([&] { read_prepared(folder / "bad"); });
+    CHECK(bad.status == 3);
+    CHECK_THAT(bad.text, ContainsSubstring("tokens.json: ") && ContainsSubstring(reason));
+  }
+}
+
+}  // namespace kozero::data

@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_sampler.cpp: one pass takes each sample exactly once, however ranks and micro-steps share it out.
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <map>
+#include <vector>
+
+#include <kozero/core/error.hpp>
+#include <kozero/data/sampler.hpp>
+
+using namespace kozero;
+using data::Granules;
+using data::Sampler;
+using data::Share;
+
+namespace {
+
+/// How often each sample is taken in the epoch that begins after `before` epochs, by all ranks together.
+std::map<std::int64_t, int> visits(const Sampler& sampler, std::int64_t before, int num_ranks,
+                                   std::int64_t micro_batch) {
+  std::map<std::int64_t, int> count;
+  const std::int64_t first = before * sampler.steps_per_epoch() + 1;
+  for (std::int64_t step = first; step < first + sampler.steps_per_epoch(); ++step) {
+    CHECK(sampler.epoch(step) == before);
+    const Granules granules(sampler.positions(step), micro_batch);
+    for (int micro = 0; micro < granules.micro_steps(num_ranks); ++micro) {
+      CHECK(granules.busy_ranks(micro, num_ranks) > 0);
+      for (int rank = 0; rank < num_ranks; ++rank) {
+        const Share now = granules.granule(std::int64_t{micro} * num_ranks + rank);
+        CHECK((now.count > 0) == (rank < granules.busy_ranks(micro, num_ranks)));
+        for (std::int64_t p = now.first; p < now.first + now.count; ++p) ++count[sampler.sample(before, p)];
+      }
+    }
+  }
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("epochs after a step are samples taken over samples there are") {
+  const Sampler sampler(3, 23, 8);
+  CHECK(sampler.epochs_after(0) == 0.0);
+  CHECK(sampler.epochs_after(1) == 8.0 / 23.0);
+  CHECK(sampler.epochs_after(3) == 1.0);  // the incomplete last step
+  CHECK(sampler.epochs_after(4) == 1.0 + 8.0 / 23.0);
+}
+
+TEST_CASE("an epoch visits every sample once at 1-4 and 7 ranks, its incomplete last step included") {
+  for (const std::int64_t num_samples : {1, 5, 16, 23, 100}) {
+    const Sampler sampler(3, num_samples, 8);
+    for (const int num_ranks : {1, 2, 3, 4, 7}) {
+      for (const int micro_batch : {1, 3, 8}) {
+        const auto count = visits(sampler, 1, num_ranks, micro_batch);
+        CHECK(static_cast<std::int64_t>(count.size()) == num_samples);
+        for (const auto& [sample, times] : count) {
+          CHECK(times == 1);
+          CHECK((sample >= 0 && sample < num_samples));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a step's samples do not depend on the rank count, and epochs differ in order") {
+  const Sampler sampler(3, 50, 8);
+  CHECK(sampler.steps_per_epoch() == 7);
+  CHECK(sampler.positions(7).count == 2);
+  CHECK(sampler.positions(8).first == 0);
+  int equal = 0;
+  for (std::int64_t p = 0; p < 50; ++p) equal += sampler.sample(0, p) == sampler.sample(1, p);
+  CHECK(equal < 10);
+}
+
+TEST_CASE("granules are contiguous, whole but for the last, and cover all") {
+  for (std::int64_t count = 1; count < 20; ++count) {
+    const Granules granules({5, count}, 7);
+    std::int64_t next = 5;
+    for (std::int64_t g = 0; g < granules.count(); ++g) {
+      const Share share = granules.granule(g);
+      CHECK(share.first == next);
+      CHECK(share.count == std::min<std::int64_t>(7, 5 + count - next));
+      next += share.count;
+    }
+    CHECK(next == 5 + count);
+    CHECK(granules.granule(granules.count()).count == 0);
+  }
+}
+
+TEST_CASE("numbers of granules are added in the granules' order, whatever the number of ranks") {
+  const std::vector<double> of_granules = {1e16, 1.0, -1e16, 1.0, 1e-3};
+  double expected = 0.0;
+  for (const double value : of_granules) expected += value;
+  for (int ranks = 1; ranks <= 7; ++ranks) {
+    const int micro_steps = Granules({0, 5}, 1).micro_steps(ranks);
+    std::vector<double> values;
+    for (int rank = 0; rank < ranks; ++rank) {
+      for (int m = 0; m < micro_steps; ++m) {
+        const auto g = static_cast<std::size_t>(m * ranks + rank);
+        values.push_back(g < of_granules.size() ? of_granules[g] : 77.0);  // a rank without work reports what it likes
+      }
+    }
+    CHECK(data::sum_over_granules(values, ranks, 5) == expected);
+  }
+}
+
+TEST_CASE("data without a whole sample are refused") { CHECK_THROWS_AS(Sampler(1, 0, 4), Error); }

@@ -1,0 +1,175 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The KoZeRO authors
+#
+# network_namespaces.sh: runs a program under MPICH's mpiexec on several hosts that are namespaces of this machine.
+# Each host has a network, host name, process numbers, System V shared memory and /dev/shm of its own, and one link,
+# limited in both directions, to a bridge that joins the hosts. Needs root, Linux, iproute2, util-linux and MPICH.
+# Prints the bytes that left and reached each host, and removes everything at its end.
+set -euo pipefail
+
+usage() {
+  cat <<'TEXT'
+usage: network_namespaces.sh HOSTS RANKS RATE COMMAND [ARGUMENT...]
+
+  HOSTS    number of hosts, 2 to 200
+  RANKS    ranks on each host
+  RATE     of a host's link, in Mbit/s; 0: not limited
+  COMMAND  a program and its arguments; `probe` instead sends for 4 s from host 1 to host 2 and prints the rate
+
+  BURST=BYTES   that a link passes at once (default: 128 us at its rate, at least 40000)
+  QUEUE=BYTES   that wait for a link before packets are dropped (default: 20 ms at its rate, at least 500000)
+  LATENCY=TIME  added to each packet, such as 20us (default: none)
+
+  network_namespaces.sh 2 2 1000 build/release/kozero bench collectives --size 16MiB
+  network_namespaces.sh 4 1 100 build/release/kozero train inputs/stage3.toml comm.backend=mpi run.steps=5
+TEXT
+}
+
+die() { echo "network_namespaces: $*" >&2; exit 1; }
+
+if (($# < 4)); then usage >&2; exit 2; fi
+readonly kHosts=$1 kRanks=$2 kRate=$3
+shift 3
+((EUID == 0)) || die "only root may make namespaces"
+((kHosts >= 2 && kHosts <= 200)) || die "HOSTS must be 2 to 200"
+for program in ip tc unshare nsenter pgrep mpiexec.hydra; do
+  command -v "$program" >/dev/null || die "$program is missing"
+done
+
+readonly kName=kz$$  # begins all names, so that two runs do not meet
+kFolder=$(mktemp -d)
+readonly kFolder
+declare -a holders=()  # processes that keep the hosts' namespaces alive
+
+remove_all() {
+  local host
+  for host in "${holders[@]}"; do kill -KILL "$host" 2>/dev/null || true; done
+  for ((host = 1; host <= kHosts; ++host)); do
+    ip link del "$kName-$host" 2>/dev/null || true
+    ip netns del "$kName-$host" 2>/dev/null || true
+  done
+  ip link del "$kName" 2>/dev/null || true
+  rm -rf "$kFolder"
+}
+trap remove_all EXIT
+trap 'exit 130' INT TERM HUP
+
+# Limits what leaves the device $2 in the network namespace $1 ('' is this one).
+limit() {
+  ((kRate > 0)) || return 0
+  local burst=${BURST:-$((kRate * 16 > 40000 ? kRate * 16 : 40000))}
+  local queue=${QUEUE:-$((kRate * 2500 > 500000 ? kRate * 2500 : 500000))}
+  # A packet larger than the burst would be cut, which costs time.
+  ip ${1:+-n "$1"} link set "$2" gso_max_size $((burst > 65536 ? 65536 : burst / 2))
+  tc ${1:+-n "$1"} qdisc add dev "$2" root handle 1: tbf rate "${kRate}mbit" burst "$burst" limit "$queue"
+  if [[ -n ${LATENCY:-} ]]; then
+    tc ${1:+-n "$1"} qdisc add dev "$2" parent 1: handle 2: netem delay "$LATENCY" limit 100000
+  fi
+}
+
+# A bridge, the hosts' links to it, and a process in each host's namespaces.
+make_hosts() {
+  local host space
+  echo "127.0.0.1 localhost" >"$kFolder/hosts"
+  for ((host = 1; host <= kHosts; ++host)); do echo "10.77.0.$host host$host" >>"$kFolder/hosts"; done
+  ip link add "$kName" type bridge
+  ip link set "$kName" up
+  for ((host = 1; host <= kHosts; ++host)); do
+    space=$kName-$host
+    ip netns add "$space"
+    ip link add "$space" type veth peer name eth0 netns "$space"
+    ip link set "$space" master "$kName" up
+    ip -n "$space" addr add "10.77.0.$host/24" dev eth0
+    ip -n "$space" link set eth0 up
+    ip -n "$space" link set lo up
+    limit "$space" eth0
+    limit '' "$space"
+    # `ip netns exec` gives the host a /sys with its own devices.
+    ip netns exec "$space" unshare --mount --uts --ipc --pid --fork --mount-proc bash -c "
+      hostname host$host
+      mount -t tmpfs -o size=90% shm /dev/shm
+      mount --bind '$kFolder/hosts' /etc/hosts
+      touch '$kFolder/ready-$host'
+      exec sleep infinity" &
+    holders+=($!)
+    disown
+    until [[ -e $kFolder/ready-$host ]]; do
+      kill -0 $! 2>/dev/null || die "host $host cannot be made"
+      sleep 0.05
+    done
+    pgrep -P $! >"$kFolder/10.77.0.$host"
+    holders+=("$(cat "$kFolder/10.77.0.$host")")
+  done
+}
+
+# on_host HOST COMMAND...: runs it in all namespaces of a host, in this folder.
+on_host() {
+  local holder
+  holder=$(cat "$kFolder/10.77.0.$1")
+  shift
+  nsenter -t "$holder" --mount --uts --ipc --net --pid --wd="$PWD" "$@"
+}
+
+# What mpiexec calls in place of ssh: [OPTION...] ADDRESS COMMAND...
+write_launcher() {
+  cat >"$kFolder/launcher" <<TEXT
+#!/usr/bin/env bash
+while [[ \$1 == -* ]]; do shift; done
+holder=\$(cat "$kFolder/\$1")
+shift
+exec nsenter -t "\$holder" --mount --uts --ipc --net --pid --wd="$PWD" bash -c "\$*"
+TEXT
+  chmod +x "$kFolder/launcher"
+}
+
+# From this machine the bridge is seen, so mpiexec runs here; its ranks reach it at the bridge's address.
+run_ranks() {
+  local host list=''
+  for ((host = 1; host <= kHosts; ++host)); do list+=${list:+,}10.77.0.$host:$kRanks; done
+  ip addr add 10.77.0.254/24 dev "$kName"
+  mpiexec.hydra -launcher ssh -launcher-exec "$kFolder/launcher" -iface "$kName" -localhost 10.77.0.254 -hosts "$list" \
+    -n $((kHosts * kRanks)) "$@"
+}
+
+# "HOST SENT RECEIVED" in bytes of frames.
+bytes_of_links() {
+  local host
+  for ((host = 1; host <= kHosts; ++host)); do
+    echo "$host $(cat "/sys/class/net/$kName-$host/statistics/rx_bytes") \
+$(cat "/sys/class/net/$kName-$host/statistics/tx_bytes")"
+  done
+}
+
+# Two python3 programs: host 1 sends for 4 s, host 2 counts. Then ping's round trips.
+probe() {
+  on_host 2 python3 -c '
+import socket, time
+server = socket.create_server(("", 7777))
+peer, _ = server.accept()
+buffer, total, start = bytearray(1 << 20), 0, None
+while n := peer.recv_into(buffer):
+    start = start or time.monotonic()
+    total += n
+print(f"received {total * 8e-6 / (time.monotonic() - start):.0f} Mbit/s")' &
+  local counter=$!
+  sleep 0.5
+  on_host 1 python3 -c '
+import socket, time
+peer = socket.create_connection(("10.77.0.2", 7777))
+data, end = bytes(1 << 20), time.monotonic() + 4
+while time.monotonic() < end: peer.sendall(data)'
+  wait "$counter"
+}
+
+make_hosts
+write_launcher
+status=0
+if [[ $1 == probe ]]; then
+  probe
+  on_host 1 ping -c 20 -i 0.05 -q 10.77.0.2 2>/dev/null | tail -n 1 || true
+else
+  run_ranks "$@" || status=$?
+fi
+bytes_of_links | awk '{ printf "host %d: %.3f MiB sent, %.3f MiB received\n", $1, $2 / 2 ^ 20, $3 / 2 ^ 20 }' >&2
+exit "$status"
