@@ -173,7 +173,7 @@ struct CachedChunks {
     const float sum = row_sum(
         team, count, [](float p) { return p; }, static_cast<const float*>(scores));
     weighted_values(team, part, scores, heads.values.data() + begin, count, dim);
-    once_a_row(team, [=] {
+    once_per_row(team, [=] {
       part[dim + kChunkMaximum] = maximum;
       part[dim + kChunkSum] = sum;
     });

@@ -256,11 +256,11 @@ KOKKOS_INLINE_FUNCTION void meet(const WholeTeam<Team>& whole) {
 
 /// body() on one lane of the row's worker.
 template <class Team, class Body>
-KOKKOS_INLINE_FUNCTION void once_a_row(const Team& team, const Body& body) {
+KOKKOS_INLINE_FUNCTION void once_per_row(const Team& team, const Body& body) {
   Kokkos::single(Kokkos::PerThread(team), body);
 }
 template <class Team, class Body>
-KOKKOS_INLINE_FUNCTION void once_a_row(const WholeTeam<Team>& whole, const Body& body) {
+KOKKOS_INLINE_FUNCTION void once_per_row(const WholeTeam<Team>& whole, const Body& body) {
   Kokkos::single(Kokkos::PerTeam(whole.team), body);
 }
 

@@ -51,7 +51,7 @@ static void cross_entropy_forward(const Space& space, Vector<float> losses, Matr
         const float sum = row_sum(
             team, vocabulary, [=](float logit) { return exp_below(logit, largest); }, x);
         const float loss = largest - static_cast<float>(x[targets(n)]) + Kokkos::log(sum);
-        once_a_row(team, [&]() { losses(n) = loss; });
+        once_per_row(team, [&]() { losses(n) = loss; });
       });
 }
 
@@ -75,7 +75,7 @@ static void cross_entropy(const Space& space, Vector<float> losses, Matrix<T> lo
             team, x, vocabulary, [=](float logit) { return factor * exp_below(logit, largest); }, x);
         assign_row(team, x + vocabulary, columns - vocabulary, []() { return 0.0F; });
         meet(team);
-        once_a_row(team, [&]() {
+        once_per_row(team, [&]() {
           losses(n) = largest - target_logit + Kokkos::log(sum);
           x[target] = static_cast<T>(factor * exp_below(target_logit, largest) - scale);
         });
@@ -116,7 +116,7 @@ static void add_to_softmax(const Space& space, const SoftmaxOfRows& softmax, Mat
             team, block.count, [=](float logit) { return exp_below(logit, largest); }, x);
         const std::int64_t target = block.column_of(targets(n));
         meet(team);
-        once_a_row(team, [&]() {
+        once_per_row(team, [&]() {
           softmax.largest(n) = largest;
           softmax.sum(n) = begins ? sum : sum_before * exp_below(before, largest) + sum;
           if (target >= 0) softmax.target(n) = static_cast<float>(x[target]);
@@ -150,7 +150,7 @@ static void softmax_gradient(const Space& space, Matrix<T> logits, const Softmax
             team, x, block.count, [=](float logit) { return factor * exp_below(logit, largest); }, x);
         assign_row(team, x + block.count, columns - block.count, []() { return 0.0F; });
         meet(team);
-        once_a_row(team, [&]() {
+        once_per_row(team, [&]() {
           if (target >= 0) x[target] = static_cast<T>(factor * exp_below(softmax.target(n), largest) - scale);
         });
       });

@@ -32,7 +32,7 @@ struct TensorNames {
   std::vector<std::string> buffers;  ///< constants that old versions stored; * is the number of a block
 };
 
-/// Throws Error(deck) where Hugging Face has no such network.
+/// Throws Error(deck) if Hugging Face has no such network.
 const TensorNames& tensor_names(const model::Config& config);
 
 /// The double that prints as a float's shortest decimal: 1e-5F -> 1e-5, not 9.99999974737875e-06.

@@ -22,7 +22,7 @@ namespace {
 plan::DeviceAndHost room_of(Session& session) {
   const std::int64_t on_host =
       io::available_memory() / std::clamp(session.environment().local_ranks(), 1, session.control().size());
-  return {kHostIsDevice ? on_host : device_memory().free / ranks_a_gpu(session), on_host};
+  return {kHostIsDevice ? on_host : device_memory().free / ranks_per_gpu(session), on_host};
 }
 
 /// The least room of any rank.
@@ -122,10 +122,10 @@ MemoryUse::MemoryUse()
 
 std::int64_t MemoryUse::taken(Session& session) const {
   if (kHostIsDevice) return io::resident_memory().peak - io::shares_of_others();
-  return (free_at_start_ - device_memory().free) / ranks_a_gpu(session);
+  return (free_at_start_ - device_memory().free) / ranks_per_gpu(session);
 }
 
-int ranks_a_gpu(Session& session) {
+int ranks_per_gpu(Session& session) {
   std::string node(HOST_NAME_MAX + 1, '\0');
   static_cast<void>(gethostname(node.data(), node.size()));
   const std::string mine = std::string(node.c_str()) + " " + device_name();

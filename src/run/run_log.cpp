@@ -217,7 +217,7 @@ std::string evaluation_line(double loss, const std::optional<double>& bytes_per_
 
 RunLog::RunLog(RunStart& start) : start_(start) {
   summary_.folder = start.folder();
-  const double gpus = static_cast<double>(start.control_comm().size()) / ranks_a_gpu(start.session());
+  const double gpus = static_cast<double>(start.control_comm().size()) / ranks_per_gpu(start.session());
   peak_flops_ = gpus * published_peak(device_name(), settings_.precision != Precision::f32);
 }
 
@@ -251,7 +251,7 @@ void RunLog::say_skipped(const train::StepResult& result, double next_scale) {
   log_.say(fmt::format("step {}: {} is not finite; the update was left out{}", result.step, what, scale));
 }
 
-std::optional<double> RunLog::utilisation(double tokens_per_s) const {
+std::optional<double> RunLog::utilization(double tokens_per_s) const {
   if (!(peak_flops_ > 0.0)) return std::nullopt;
   return tokens_per_s * engine_.flops_per_token() / peak_flops_;
 }
@@ -283,7 +283,7 @@ io::StepMetrics RunLog::count(const train::StepResult& result, double seconds, d
   row.skips_in_a_row = result.skips_in_a_row;
   row.step_s = seconds;
   row.tokens_per_s = static_cast<double>(result.tokens) / seconds;
-  row.mfu = utilisation(row.tokens_per_s);
+  row.mfu = utilization(row.tokens_per_s);
   row.seconds = engine_.phase_seconds().seconds();
   if (deck_.checkpoint.every > 0) row.seconds["checkpoint"] = stall_s;
   for (const auto& count : on_ranks_.mesh().counts->rows()) {
@@ -331,7 +331,7 @@ void RunLog::say_memory() {
 void RunLog::say_evaluation() {
   const std::int64_t first = start_.step() + 1;
   if (summary_.steps >= first) {
-    const auto mfu = utilisation(summary_.median_tokens_per_s);
+    const auto mfu = utilization(summary_.median_tokens_per_s);
     log_.say(
         fmt::format("loss         of single steps: {:.4f} at step {}, {:.4f} at step {}; {:.0f} tokens/s (median){}",
                     summary_.first_loss, first, summary_.last_loss, summary_.steps, summary_.median_tokens_per_s,

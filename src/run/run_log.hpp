@@ -49,7 +49,7 @@ class RunLog {
 
  private:
   /// The model's operations over the published peak of the GPUs.
-  [[nodiscard]] std::optional<double> utilisation(double tokens_per_s) const;
+  [[nodiscard]] std::optional<double> utilization(double tokens_per_s) const;
 
   RunStart& start_;
   const io::Deck& deck_ = start_.deck();

@@ -43,7 +43,7 @@ struct Logged {
   std::optional<double> grad_norm;
 };
 
-/// [[step, loss, gradient norm], ...], null where a number was not finite; broken lines are left out.
+/// [[step, loss, gradient norm], ...], null if a number was not finite; broken lines are left out.
 nlohmann::json rows_of(const std::string& path) {
   constexpr std::array<std::string_view, 2> kKeys = {"loss", "grad_norm"};
   nlohmann::json rows = nlohmann::json::array();

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_bfloat16.cpp: every 16-bit pattern goes through float and back;
-// rounding against nearest even found by comparing.
+// test_bfloat16.cpp: every 16-bit pattern through float and back; rounding against the nearest even, found by
+// comparing.
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <limits>

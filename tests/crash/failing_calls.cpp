@@ -1,17 +1,17 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// failing_calls.cpp: a library to preload, which counts calls that change files and at one fails, or ends the program.
-//   KOZERO_CALLS_UNDER   counted are calls on paths that hold this text and, after the first, fsync of its folder
+// failing_calls.cpp: a library to preload, which counts calls that change files, and at one of them fails or kills.
+//   KOZERO_CALLS_UNDER   counts calls on paths that contain this text and, after the first, fsync of its folder
 //   KOZERO_CALLS_LOG     a file to which each counted call is appended: "number call path"; its name ends in ".RANK"
 //   KOZERO_CALLS_AT      the call, from 1, at which it happens; KOZERO_CALLS_RANK: on this rank
 //   KOZERO_CALLS_DO      "kill": SIGKILL to this rank; "kill all": to all of its launcher's; "stop": SIGSTOP to this
 //                        rank; "sleep N": it takes N seconds longer; or an errno: it fails
 //   KOZERO_STOP_AT       "N": SIGSTOP to the rank of KOZERO_CALLS_RANK at its N-th MPI_Iallgather, which is control
 //                        traffic; or "MPI_Finalize": before that call
-//   KOZERO_FREE_BLOCKS   statvfs says that so many blocks are free, as it does where others are about to take them
+//   KOZERO_FREE_BLOCKS   statvfs reports so many free blocks, which other programs are about to use
 //   KOZERO_MPI_FAILS     "MPI_Comm_split_type": that call fails on the rank of KOZERO_CALLS_RANK
-//   KOZERO_MPI_FUNNELED  "all", or a rank: there MPI_Init_thread gives no more than MPI_THREAD_FUNNELED
-// Opening for reading, and closing what was, counts for nothing: it changes no file.
+//   KOZERO_MPI_FUNNELED  "all", or a rank: there MPI_Init_thread provides at most MPI_THREAD_FUNNELED
+// Opening for reading, and closing such a file, is not counted, since it changes no file.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// error_of.hpp: the Error that a call throws, to look at; nothing where it returns.
+// error_of.hpp: the Error that a call throws; nothing if it returns.
 #pragma once
 #include <functional>
 #include <optional>

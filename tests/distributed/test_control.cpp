@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_control.cpp: control traffic, agreement on errors, and waits that end.
+// test_control.cpp: control traffic, agreement on errors, and waits that time out.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_make_communicator.cpp: which back end a name gives, what is refused, and what is booked.
+// test_make_communicator.cpp: the back end of each name, rejected names and requirements, and booked memory.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_nccl.cpp: the nccl back end through the tests' mock: waits, failures, and why it is refused. Its sums and
-// bytes are in test_collectives.cpp, its training in tests/train/test_ladder.cpp.
+// test_nccl.cpp: the nccl back end on the tests' mock: waits, failures, and reasons why it is unavailable. Its sums and
+// bytes are tested in test_collectives.cpp, its training in tests/train/test_ladder.cpp.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_one_rank.cpp: what needs no MPI: names, the self and the planned communicator.
+// test_one_rank.cpp: communicators without MPI: names, the self and the planned communicator.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 

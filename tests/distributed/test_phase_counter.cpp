@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_phase_counter.cpp: who waits sees what was published, is woken soon, gives up in time, and leaves its core to
-// others.
+// test_phase_counter.cpp: a waiter sees earlier writes, is woken soon, times out, and leaves its core to others.
 #include <sys/resource.h>
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_redistribute.cpp: what each rank holds before and after every redistribution.
+// test_redistribute.cpp: the elements of each rank before and after every redistribution.
 // Blocks of 64 equal elements are drawn as one number; the array is 5 blocks. On 2 ranks shards are 3 and 2 blocks:
 //   Partial      rank 0:  1  2  3  4  5       Replicated   rank 0: 11 22 33 44 55      Sharded   rank 0: 11 22 33
 //                rank 1: 10 20 30 40 50                    rank 1: 11 22 33 44 55                rank 1:          44 55

@@ -2,14 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // file_faults.cpp: a library to preload: a disk that is full for a while, one that hangs, one without locks; a trainer
 // that removes a checkpoint while it is read; damaged memory; no MPI.
-//   KOZERO_FULL_WHILE      a file; while it is there, write() to a path that ends in KOZERO_FULL_PATH takes 20 bytes
-//   and
+//   KOZERO_FULL_WHILE      a file; while it exists, write() to a path that ends in KOZERO_FULL_PATH writes 20 bytes,
 //                          then fails with ENOSPC
 //   KOZERO_SLOW_FSYNC      fsync() of a path that holds this text waits KOZERO_SLOW_SECONDS first
 //   KOZERO_NO_LOCKS        set: flock() of a file called lock fails with ENOLCK
-//   KOZERO_REMOVE_AT       "N PATH": before the N-th open() of a path that ends in PATH the folder of that path gets
-//   the
-//                          name of one that is being removed
+//   KOZERO_REMOVE_AT       "N PATH": before the N-th open() of a path that ends in PATH its folder is renamed like one
+//                          that is being removed
 //   KOZERO_DAMAGE_AT       in fsync() of a path that holds this text the heap is damaged, on rank KOZERO_DAMAGE_RANK
 //   KOZERO_NO_MPI          set: MPI_Init_thread() ends the process with status 99
 #include <dlfcn.h>

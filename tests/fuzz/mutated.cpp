@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// mutated.cpp: the accidents, chosen and placed by Philox.
 #include <array>
 
 #include <kozero/core/random.hpp>

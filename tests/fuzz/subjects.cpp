@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// subjects.cpp: writes valid checkpoints, weights, safetensors, shards, tuning and tokenizer files; their readers.
 #include <kozero/data/token_shard.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include "io/checkpoint/checkpoint.hpp"

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_mutations.cpp: files that had an accident, and what is no file, are read or refused in one line: no crash, no
-// hang, no greed.
-// The whole, 10,000 a kind of file:
+// test_mutations.cpp: damaged files, and paths that are not files, are read or rejected in one line, without a crash, a
+// hang, or large allocations. The full test, with 10,000 mutations per kind of file:
 //   KOZERO_MUTATIONS=10000 KOZERO_BUILD_JOBS=2 ./kozero.sh --preset asan test -R mutations
 #include <catch2/catch_test_macros.hpp>
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // access.cpp: ld, st, atom, red and fences, with the checks of each access: alignment, bounds by allocation, bytes that
 // nothing wrote, and races. Two accesses race if one is a store, neither is atomic, and no barrier, bar.warp.sync, or
-// fence with an atomic operation orders them. Stores of the value that is there already are let pass.
+// fence with an atomic operation orders them. Stores of the value that is already there are allowed.
 // An instruction's operands: `a` the address, `b` the bytes of its register (0: none), `immediate` the offset,
 // `each` the registers loaded or stored.
 #include <bit>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// code.hpp: a kernel, decoded once from PTX for execution a warp at a time. Each register of PTX has a place in the
-// warp's register file: 32 values of its own size, a lane each; predicates are one mask. Constants and special
+// code.hpp: a kernel, decoded once from PTX for execution warp by warp. Each register of PTX has a place in the
+// warp's register file: 32 values of its own size, one per lane; predicates are one mask. Constants and special
 // registers have places there too, so an instruction reads nothing but places.
 #pragma once
 #include <cstddef>

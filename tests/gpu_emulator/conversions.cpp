@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// conversions.cpp: cvt.
+// conversions.cpp: the instruction cvt, between integers and floats of all widths and rounding modes.
 #include <bit>
 #include <cmath>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// emulated.hpp: what libcudart.so.13 offers to the other libraries of the emulation.
+// emulated.hpp: functions that the emulation's libcudart.so.13 provides to its other libraries.
 #pragma once
 #include <cstddef>
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// fat_binary.cpp. A fat binary is a header and entries, each a header and PTX or machine code. nvcc has no document of
-// it; the fields below are those that its output shows.
+// fat_binary.cpp: finds PTX in a fat binary, which is a header and entries, each a header and PTX or machine code. nvcc
+// does not document the format; the fields below are those seen in its output.
 #include "fat_binary.hpp"
 
 #include <zstd.h>

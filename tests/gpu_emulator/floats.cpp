@@ -114,7 +114,7 @@ float near(double exact, std::uint32_t ulps, float argument) {
   const std::uint64_t seed = options().exact ? 0 : options().seed;
   if (seed == 0 || !std::isfinite(nearest) || nearest == 0.0F) return nearest;
   const std::uint64_t drawn = mixed(seed ^ std::bit_cast<std::uint32_t>(argument));
-  if (ulps == 1) {  // the neighbour on the exact result's other side
+  if (ulps == 1) {  // the neighbor on the exact result's other side
     if ((drawn & 1U) == 0 || static_cast<double>(nearest) == exact) return nearest;
     return std::nextafter(nearest, exact > static_cast<double>(nearest) ? HUGE_VALF : -HUGE_VALF);
   }

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// integers.cpp: whole numbers and bits.
+// integers.cpp: the arithmetic and bit instructions of integers.
 #include <bit>
 #include <cstdint>
 #include <limits>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// module.cpp: what a module declares at its top level.
+// module.cpp: the top-level declarations of a module: its variables and functions.
 #include <cstring>
 
 #include "code.hpp"

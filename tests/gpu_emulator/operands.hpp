@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// operands.hpp: what the operands of a function's instructions mean: places of registers and constants, addresses of
+// operands.hpp: resolves the operands of a function's instructions: places of registers and constants, addresses of
 // variables.
 #pragma once
 #include <algorithm>

@@ -29,7 +29,7 @@ __global__ void pack(const float* x, float* y) {
 }
 
 template <bool kFault>
-__global__ void neighbour(float* y) {
+__global__ void neighbor(float* y) {
   __shared__ float shared[kThreads];
   shared[threadIdx.x] = static_cast<float>(threadIdx.x);
   if (!kFault) __syncthreads();
@@ -37,7 +37,7 @@ __global__ void neighbour(float* y) {
 }
 
 template <bool kFault>
-__global__ void neighbour_of_warp(float* y) {
+__global__ void neighbor_of_warp(float* y) {
   __shared__ volatile float shared[kThreads];
   shared[threadIdx.x] = static_cast<float>(threadIdx.x);
   if (!kFault) __syncwarp();
@@ -267,11 +267,11 @@ const std::map<std::string, Twins> kCases = {
     {"misaligned",
      {[](Arrays& a) { pack<true><<<1, 1>>>(a.x, a.y); }, [](Arrays& a) { pack<false><<<1, 1>>>(a.x, a.y); }}},
     {"no_syncthreads",
-     {[](Arrays& a) { neighbour<true><<<1, kThreads>>>(a.y); },
-      [](Arrays& a) { neighbour<false><<<1, kThreads>>>(a.y); }}},
+     {[](Arrays& a) { neighbor<true><<<1, kThreads>>>(a.y); },
+      [](Arrays& a) { neighbor<false><<<1, kThreads>>>(a.y); }}},
     {"no_syncwarp",
-     {[](Arrays& a) { neighbour_of_warp<true><<<1, kThreads>>>(a.y); },
-      [](Arrays& a) { neighbour_of_warp<false><<<1, kThreads>>>(a.y); }}},
+     {[](Arrays& a) { neighbor_of_warp<true><<<1, kThreads>>>(a.y); },
+      [](Arrays& a) { neighbor_of_warp<false><<<1, kThreads>>>(a.y); }}},
     {"overwritten",
      {[](Arrays& a) { overwrite<true><<<1, kThreads>>>(a.y); },
       [](Arrays& a) { overwrite<false><<<1, kThreads>>>(a.y); }}},

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// predicates.cpp: comparisons, selections, logic on predicates, and what the lanes of a warp do together.
+// predicates.cpp: comparisons, selections, logic on predicates, and votes of a warp's lanes.
 #include <bit>
 #include <cmath>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// report.cpp: KOZERO_GPU_EMULATOR is read; findings are printed and decide the exit status.
+// report.cpp: reads KOZERO_GPU_EMULATOR, and prints findings, which decide the exit status.
 #include "report.hpp"
 
 #include <unistd.h>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// streams.cpp: which operation runs next, and what the host waits for.
+// streams.cpp: the choice of the next operation, and the host's waits.
 #include "streams.hpp"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// text.cpp: splits PTX into statements and words, and reads types, literals and declarations.
 #include "text.hpp"
 
 #include <algorithm>

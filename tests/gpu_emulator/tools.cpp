@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// Kokkos Tools, https://kokkos.org/kokkos-core-wiki/ProgrammingGuide/Kokkos-Tools.html
+// tools.cpp: the callbacks of Kokkos Tools, https://kokkos.org/kokkos-core-wiki/ProgrammingGuide/Kokkos-Tools.html
 #include "tools.hpp"
 
 #include <cxxabi.h>

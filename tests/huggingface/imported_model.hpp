@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// imported_model.hpp: a weights file in a resident model, to ask it for logits.
+// imported_model.hpp: a resident model with the weights of a file, for tests of its logits.
 #pragma once
 #include <algorithm>
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// print_logits.cpp: print_logits HF_FOLDER RUN TOKEN...: the logits of an imported run behind the last token.
+// print_logits.cpp: print_logits HF_FOLDER RUN TOKEN...: the logits of an imported run after the last token.
 #include <cstdio>
 #include <iostream>
 #include <string>

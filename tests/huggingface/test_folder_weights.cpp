@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_folder_weights.cpp: a folder's tensors in any shards of any partition, bit for bit; and what goes out of a run
-// as 16-bit values, as one plain file, with a SentencePiece model.
+// test_folder_weights.cpp: a folder's tensors in any shards of any partition, bit for bit; exports of a run in 16 bits,
+// as one plain file, and with a SentencePiece model.
 #include <catch2/catch_test_macros.hpp>
 #include <cstring>
 #include <fstream>

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// test_read_config.cpp: config.json of GPT-2, Llama and Qwen read, written and read again; other networks are rejected.
 #include <catch2/catch_test_macros.hpp>
 
 #include <nlohmann/json.hpp>

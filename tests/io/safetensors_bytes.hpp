@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// safetensors_bytes.hpp: the bytes of a safetensors file, right or wrong, from its header's text.
+// safetensors_bytes.hpp: the bytes of a valid or invalid safetensors file from its header's text.
 #pragma once
 #include <cstdint>
 #include <cstring>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// scratch_folder.hpp: an empty folder for one test case, removed with all it holds; and bytes in and out of files.
+// scratch_folder.hpp: an empty folder for one test case, removed with its contents; and reading and writing of files.
 #pragma once
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_checkpoint_folders.cpp: a checkpoint that is not just what was written is refused in one line and passed over.
+// test_checkpoint_folders.cpp: a checkpoint with changed bytes is rejected in one line, and skipped in a search.
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// test_run_output.cpp: metrics, log, progress, status, lock and folder of a run, also on a full disk.
 #include <catch2/catch_test_macros.hpp>
 
 #include <sys/resource.h>

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// test_safetensors.cpp: safetensors written and read in chunks, 16-bit conversions of every value, shards and index.
 #include <bit>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_safetensors_hostile.cpp: files that lie, each with its exact message. tests/fuzz changes an honest one.
+// test_safetensors_hostile.cpp: hostile files, each with its exact message. tests/fuzz damages a valid file.
 #include <catch2/catch_test_macros.hpp>
 #include <vector>
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_streamed_text.cpp: bytes and tokens that come one by one, as text that is whole at every moment.
+// test_streamed_text.cpp: bytes and tokens that arrive one by one, as text of whole characters at any time.
 #include <catch2/catch_test_macros.hpp>
 
 #include <string>

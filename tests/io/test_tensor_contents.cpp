@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_tensor_contents.cpp: what inspect tells of stored tensors is the same on any rank count, and exact.
+// test_tensor_contents.cpp: statistics and differences of stored tensors are exact, and equal on any rank count.
 #include <catch2/catch_test_macros.hpp>
 
 #include <array>

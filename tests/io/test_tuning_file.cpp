@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_tuning_file.cpp: a tuning file reads back as it was written, and says what is wrong with a damaged one.
+// test_tuning_file.cpp: a tuning file reads back as it was written; a damaged one is rejected with the reason.
 #include <catch2/catch_test_macros.hpp>
 
 #include "io/deck/tuning_file.hpp"

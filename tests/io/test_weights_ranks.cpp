@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// Written on n ranks, read on m, for all n and m up to the world's size, in one program of sub-communicators.
+// test_weights_ranks.cpp: weights written on n ranks and read on m, for all n and m up to the number of ranks.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// thrown.hpp: the error that a call ends in, so that a test can compare status and text.
+// thrown.hpp: the error that a call throws, for tests that compare status and text.
 #pragma once
 #include <string>
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// weights_case.hpp: a small model's table and its shards on n ranks, each element with a value of its own.
+// weights_case.hpp: a small model's table and its shards on n ranks, with a different value for each element.
 #pragma once
 #include <vector>
 
@@ -9,7 +9,7 @@
 
 namespace kozero::io {
 
-/// Odd shapes, joined tensors, a tensor larger than its neighbours, one of a single element.
+/// Odd shapes, joined tensors, a tensor larger than its neighbors, one of a single element.
 inline ParameterTable small_table() {
   ParameterTable table;
   table.add_unit("embedding", 0);

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// test_bias.cpp: the gradient of a bias against plain sums, on one thread and on all.
 #include "kernels/ops/bias.hpp"
 
 #include "reference.hpp"

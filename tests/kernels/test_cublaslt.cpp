@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_cublaslt.cpp: which of cuBLASLt's products and epilogues the matrix product takes, on the mock. test_matmul.cpp
-// and test_product_tuning.cpp check the values, on the mock too.
+// test_cublaslt.cpp: cuBLASLt's products and epilogues that the matrix product chooses, on the mock. test_matmul.cpp
+// and test_product_tuning.cpp check the values, also on the mock.
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>

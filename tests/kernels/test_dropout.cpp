@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// test_dropout.cpp: dropout against its random words, its rate, and its independence of the batch.
 #include "kernels/ops/dropout.hpp"
 
 #include "reference.hpp"

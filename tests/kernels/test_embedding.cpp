@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// test_embedding.cpp: lookups and their gradients against plain loops, bit for bit, also with a vocabulary in blocks.
 #include <algorithm>
 
 #include "kernels/ops/embedding.hpp"

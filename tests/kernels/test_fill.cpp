@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// test_fill.cpp: the elementwise operations against plain loops, for any extent and storage type.
 #include "kernels/launch/fill.hpp"
 
 #include "reference.hpp"

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// test_gelu.cpp: GELU against its formula in double, and its gradient against central differences.
 #include <numbers>
 
 #include "kernels/ops/gelu.hpp"

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_packs.cpp: what a GPU's lanes and threads do, done here by one thread after another, against plain loops: on
-// arrays aligned to 16 bytes, where packs travel in one access, and on others, where elements do.
+// test_packs.cpp: the functions of a GPU's lanes, called by one thread for lane after lane, against plain loops, for
+// arrays aligned to 16 bytes, with packs in one access, and for other arrays, element by element.
 #include "kernels/launch/reduce.hpp"
 #include "kernels/launch/row_blocks.hpp"
 #include "kernels/launch/update_elements.hpp"

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// test_qk_norm.cpp: RMSNorm of query and key heads against its formula, its gradient against central differences.
 #include "kernels/ops/rmsnorm.hpp"
 
 #include "reference.hpp"

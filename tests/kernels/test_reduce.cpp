@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// test_reduce.cpp: sums in double against a plain loop, on one thread and on all, and the first non-finite element.
 #include <limits>
 
 #include "kernels/launch/reduce.hpp"

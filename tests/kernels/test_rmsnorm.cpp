@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// test_rmsnorm.cpp: RMSNorm of rows against its formula in double, its gradient against central differences.
 #include "kernels/ops/rmsnorm.hpp"
 
 #include "reference.hpp"

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// test_rope.cpp: RoPE against complex rotations; backward is the transpose and the inverse of forward.
 #include <complex>
 
 #include "kernels/ops/rope.hpp"

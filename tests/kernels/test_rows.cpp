@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// test_rows.cpp: each element and each column of a row is visited once.
 #include "kernels/launch/for_each.hpp"
 
 #include "reference.hpp"

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// test_stored_run.cpp: results stored in 16 bits are rounded like the type, for every extent around a chunk or pack.
 #include <limits>
 
 #include "kernels/launch/fill.hpp"
@@ -12,7 +13,7 @@ namespace {
 
 using reference::Filled;
 
-/// Floats of every size and sign, among them ties between two neighbours of 16 bits and the largest one.
+/// Floats of every size and sign, among them ties between two neighbors of 16 bits and the largest one.
 std::vector<float> many_floats(std::int64_t extent) {
   std::vector<float> values = reference::numbers(extent, 6);
   for (std::size_t i = 0; i < values.size(); ++i) {

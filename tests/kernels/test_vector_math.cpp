@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// test_vector_math.cpp: exponentials and the logistic function against double, at all magnitudes.
 #include <algorithm>
 #include <limits>
 

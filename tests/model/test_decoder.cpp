@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_decoder.cpp: the order of calls, batches of every size, chunks of the head, and the three ways to a loss.
+// test_decoder.cpp: the order of calls, batches of every size, chunks of the head, and the three functions with a loss.
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>

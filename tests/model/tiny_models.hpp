@@ -58,12 +58,12 @@ struct TinyModel {
     model->reserve(ledger, micro_batch, recompute);
     for (std::size_t row = 0; row < model->parameters().rows().size(); ++row) {
       Parameter parameter = model->parameters().rows()[row];
-      const float centre = parameter.initial == Initial::ones ? 1.0F : 0.0F;
+      const float center = parameter.initial == Initial::ones ? 1.0F : 0.0F;
       parameter.initial = Initial::normal;
       parameter.deviation = 0.3F;
       std::vector<float> values(static_cast<std::size_t>(parameter.extent()));
       fill_initial(parameter, 3, parameter.first, HostVector<float>(values.data(), values.size()));
-      for (float& value : values) value += centre;
+      for (float& value : values) value += center;
       access.set_weight(static_cast<int>(row), values);
     }
   }

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// model_step.cpp: known weights and gradients, and the acquire, release and gradient calls in the decoder's order.
 #include <cmath>
 #include <thread>
 #include <variant>

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// resident_access.hpp: a ParameterAccess that holds every unit, so that a model is tested without zero.
-// It writes down each call, and refuses what the contract forbids: a unit acquired twice, more used units of one slot
-// than a model may hold at once.
+// resident_access.hpp: a ParameterAccess with all units in memory, to test a model without zero.
+// It records each call, and rejects violations of the contract: a unit acquired twice, or more acquired units of one
+// slot than a model may have at once.
 #pragma once
 #include <set>
 #include <string>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The KoZeRO authors
-//
 // test_main.cpp: main of the tests of one process: Kokkos around a Catch2 session.
 
 #include <catch2/catch_session.hpp>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // architecture.hpp: properties of a network that follow from its name (model.arch), for its deck, shape and files.
 // A further network is a row here, a row in src/model/architectures.cpp with its two functions in a file of their own,
-// and, where transformers has it, a row in src/huggingface/config_json.cpp. The header includes no Kokkos.
+// and, if transformers has it, a row in src/huggingface/config_json.cpp. The header includes no Kokkos.
 #pragma once
 #include <algorithm>
 #include <array>

@@ -63,6 +63,6 @@ class MemoryUse {
 };
 
 /// Number of ranks that compute on this rank's GPU, whichever GPUs the launcher lets each see. Collective.
-int ranks_a_gpu(Session& session);
+int ranks_per_gpu(Session& session);
 
 }  // namespace kozero::run

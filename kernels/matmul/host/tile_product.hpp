@@ -125,6 +125,7 @@ class TileUnitInUse {
 
 namespace kozero::kernels::avx512 {
 
+/// TileUnit::product in AVX-512, of floats and of pairs of bf16.
 void product_of_floats(const TileProduct& product);
 void product_of_bfloat16(const TileProduct& product);
 

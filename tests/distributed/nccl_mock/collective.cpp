@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// collective.cpp: the parts lie one after another, and what fits into a buffer, a window of them,
-// is exchanged at a time.
+// collective.cpp: the parts of a call are laid out one after another, and exchanged window by window, a buffer at a
+// time.
 #include <algorithm>
 #include <cstring>
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// device_memory.hpp: what the mock does with the stream and the memory it is given, one form a build.
+// device_memory.hpp: the mock's work on a stream and its device memory, with one implementation per kind of build.
 #pragma once
 #include <cstddef>
 

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// device_memory_host.cpp: the mock's work goes to the queue of a host build's stream, and its memory is host memory.
 #include <cstdlib>
 #include <cstring>
 

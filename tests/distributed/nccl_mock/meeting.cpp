@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// meeting.cpp: a shared-memory board of counters and buffers, and waits on it that polling and a flag can end.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// meeting.hpp: processes of one node that show each other buffers in shared memory, all of them a buffer at a time.
+// meeting.hpp: processes of one node that exchange buffers in shared memory, one buffer of each rank at a time.
 //   fill own()  ->  meet()  ->  read of(r) of every rank  ->  fill own() ...
-// A rank has two buffers, used in turn: who fills one again has met once more since,
-// and for that meeting all had read it.
+// A rank has two buffers, used in turn. Before a rank fills a buffer again it has met the others once more, and all had
+// read the buffer before that meeting.
 #pragma once
 #include <atomic>
 #include <cstddef>

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
+// member.cpp: states of a non-blocking communicator, its worker thread, and the device memory that NCCL would allocate.
 #include <chrono>
 #include <memory>
 #include <mutex>

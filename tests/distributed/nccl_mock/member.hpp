@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// member.hpp: one rank's communicator, of NCCL's non-blocking kind: its start and every call is in progress until it
-// was looked at kLooks times. Only then is the call's work put on the stream, and until then no other call is taken.
+// member.hpp: one rank's non-blocking communicator: its start and every call is in progress until its state was queried
+// kLooks times. Then the call's work is put on the stream; before, no other call is accepted.
 #pragma once
 #include <optional>
 #include <set>
