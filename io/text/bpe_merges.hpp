@@ -18,8 +18,8 @@
 namespace kozero::io {
 
 // The merges of byte-pair encoding, in the order of their rank, applied to one pretoken.
-//   while some neighbours are a rule's (left, right): join those of the lowest rank, the leftmost first
-// A heap over linked neighbours: O(n log n) for a pretoken of n bytes, so a megabyte of one letter is no trap.
+//   while some neighbors are a rule's (left, right): join those of the lowest rank, the leftmost first
+// A heap over linked neighbors: O(n log n) for a pretoken of n bytes, so a megabyte of one letter is no trap.
 // Sennrich, Haddow, Birch 2016, arXiv:1508.07909.
 
 struct MergeRule {
@@ -31,7 +31,7 @@ using ByteIds = std::array<Token, 256>;  ///< the token of each byte
 
 class MergeRules {
  public:
-  /// `rules` by rank; of two for the same neighbours the first counts.
+  /// `rules` by rank; of two for the same neighbors the first counts.
   MergeRules(const ByteIds& bytes, std::span<const MergeRule> rules);
 
   /// Appends the pretoken's tokens to `out`. Returns how many candidates the heap gave: the work done.
@@ -39,7 +39,7 @@ class MergeRules {
 
  private:
   struct Made {
-    std::int32_t rank;  ///< -1: the neighbours stay apart
+    std::int32_t rank;  ///< -1: the neighbors stay apart
     Token token;
   };
   [[nodiscard]] Made joined(Token left, Token right) const;
@@ -49,7 +49,7 @@ class MergeRules {
 };
 
 // Learns the merges of byte-pair encoding from counted pretokens.
-//   repeat: join the pair of neighbours with the largest count over all pretokens; of equal counts the smaller ids win
+//   repeat: join the pair of neighbors with the largest count over all pretokens; of equal counts the smaller ids win
 // No token is made twice: merges inside a string that no merge crosses go the same way wherever the string stands.
 // Each join touches only the pretokens that hold the pair; a heap with stale entries gives the next one.
 // Sennrich, Haddow, Birch 2016, arXiv:1508.07909.

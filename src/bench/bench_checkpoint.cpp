@@ -207,7 +207,7 @@ void bench_checkpoint(const distributed::Environment& environment, const Argumen
       session.control(), [&] { return train::settings_of(deck, session.control().size(), data::vocab_of(deck), 0); });
   settings.staged = true;
   const run::EngineOnRanks on_ranks(session, settings, data::vocab_of(deck));
-  on_ranks.engine().initialise(settings.seed);
+  on_ranks.engine().initialize(settings.seed);
   const std::string folder = io::without_trailing_slash(deck.run.dir) + "-bench";
   distributed::agreed(session.control(), [&] {
     if (session.is_first_rank()) fs::create_directories(folder);

@@ -138,11 +138,11 @@ Rates with_given_rates(Rates rates, const GivenRates& given) {
 }
 
 Rates published_rates(const std::string& device, const train::Settings& settings, int ranks) {
-  constexpr double kUtilisation = 0.5;
+  constexpr double kUtilization = 0.5;
   constexpr int kRanksPerNode = 8;
   const Gpu& gpu = gpu_named(device);
   Rates rates;
-  rates.products = kUtilisation * published_peak(gpu.published, settings.precision != Precision::f32);
+  rates.products = kUtilization * published_peak(gpu.published, settings.precision != Precision::f32);
   rates.memory = 0.8 * gpu.memory;
   rates.bus = 0.8 * gpu.bus;
   rates.host_memory = 0.8 * gpu.host_memory;

@@ -252,7 +252,7 @@ io::Deck with_initial_model(io::Deck deck, distributed::Communicator& comm) {
 
 std::string begin_weights(const io::Deck& deck, train::Evaluator& evaluator, distributed::Communicator& control) {
   if (deck.model.init == train::kRandom) {
-    evaluator.initialise(static_cast<std::uint64_t>(deck.run.seed));
+    evaluator.initialize(static_cast<std::uint64_t>(deck.run.seed));
     return "";
   }
   WeightsSource source = find_weights(deck.model.init, control);

@@ -36,7 +36,7 @@ class EvaluatorOf : public Interface {
   }
   void decode(const model::TokenRows& rows, Matrix<float> logits) override { model_->decode(state_, rows, logits); }
 
-  void initialise(std::uint64_t seed) override { state_.initialise(seed); }
+  void initialize(std::uint64_t seed) override { state_.initialize(seed); }
   [[nodiscard]] const distributed::DistributedArray<float>& master() const override {
     return state_.weights().master();
   }

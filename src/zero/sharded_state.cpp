@@ -44,7 +44,7 @@ ShardedState<Scalar>::ShardedState(const ParameterTable& table, const distribute
 }
 
 template <class Scalar>
-void ShardedState<Scalar>::initialise(std::uint64_t seed) {
+void ShardedState<Scalar>::initialize(std::uint64_t seed) {
   for (const auto& range : weights_.master().layout().shards()) {
     const Vector<float> mine = weights_.master().shard(range.unit);
     const auto on_host = Kokkos::create_mirror_view(Kokkos::HostSpace(), mine);

@@ -36,7 +36,7 @@ def library_text(size):
 
 
 def words_of_all_scripts(size, seed):
-    """Words of neighbouring characters, marks and white space of every kind, contractions, digits, emoji, special tokens."""
+    """Words of neighboring characters, marks and white space of every kind, contractions, digits, emoji, special tokens."""
     chance = random.Random(seed)
     blocks = {}
     for code in range(0x21, 0x20000):

@@ -39,7 +39,7 @@ std::string run_of(std::size_t extent, char letter) { return std::string(extent,
 const std::string kWhole =
     run_of(100, 'd') + run_of(92, '.') + run_of(64, 'd') + run_of(64, '.') + run_of(10, 'd') + run_of(54, '.');
 
-TEST_CASE("segments decay as their tensors do, pads do not, equal neighbours are merged") {
+TEST_CASE("segments decay as their tensors do, pads do not, equal neighbors are merged") {
   const auto segments = segments_of(table(), {{0, 0, 256, 0}, {1, 0, 128, 256}});
   CHECK(letters(segments) == kWhole);
   CHECK(segments.size() == 6);

@@ -23,7 +23,7 @@ TEST_CASE("a tiny model reaches the Markov source's entropy within 2 %") {
     const data::DataSet data = data::open_data(deck, 32, comm);
     const auto settings = train::settings_of(deck, 1, data.vocab, data.train->num_samples());
     const auto engine = train::make_engine(settings, comm, ledger);
-    engine->initialise(settings.seed);
+    engine->initialize(settings.seed);
     const data::Sampler sampler(settings.seed, data.train->num_samples(), settings.batch.global_batch);
     engine->train_on(sampler, *data.train, settings.step);
     for (std::int64_t step = 1; step <= settings.steps; ++step) engine->step(step);

@@ -130,7 +130,7 @@ class TinyTraining {
         source_(run.num_samples, run.model.vocab),
         sampler_(11, run.num_samples, run.global_batch) {
     if (ledger.plans_only()) return;
-    engine_->initialise(3);
+    engine_->initialize(3);
     engine_->train_on(sampler_, source_, settings(run, mesh.all().size()).step);
   }
 

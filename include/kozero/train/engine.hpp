@@ -116,7 +116,7 @@ class Evaluator {
 
   // The state, for files. Call publish() after filling the master's shards.
   /// Fills every rank's shards with the parameters' initial values and publishes them.
-  virtual void initialise(std::uint64_t seed) = 0;
+  virtual void initialize(std::uint64_t seed) = 0;
   [[nodiscard]] virtual const distributed::DistributedArray<float>& master() const = 0;
   virtual void publish() = 0;
 

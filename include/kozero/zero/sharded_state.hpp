@@ -55,7 +55,7 @@ class ShardedState final : public ParameterAccess<Scalar> {
   void lookup_gradient_ready(int unit) override { gradients().ready(gradients().lookups_of(unit)); }
 
   /// Fills every rank's own shards with the parameters' initial values, then publishes them.
-  void initialise(std::uint64_t seed);
+  void initialize(std::uint64_t seed);
   /// After the last micro-step: completes the gradients. The weights may be updated afterwards.
   void finish_gradients();
   /// Of the units that train, in unit order; valid for the state's lifetime. Empty without training.

@@ -31,7 +31,7 @@ void train(const kozero::distributed::Environment& environment, const kozero::io
 
   // Model, weights, gradients and optimizer of this rank, under the deck's ZeRO stage.
   const auto engine = train::make_engine(settings, *comm, ledger);
-  engine->initialise(settings.seed);
+  engine->initialize(settings.seed);
   const data::Sampler sampler(settings.seed, data.train->num_samples(), settings.batch.global_batch);
   engine->train_on(sampler, *data.train, settings.step);
 
