@@ -76,12 +76,20 @@ def offload(case):
         job = case.start(FOREVER, f"zero.stage={stage}", "zero.offload_optimizer=disk", *parameters, "comm.timeout_s=20", ranks=ranks)
         case.wait_for_steps(job, 5)
         pid = job.ranks()[-1]
-        os.kill(pid, signal.SIGSTOP)
-        files = [path for path in pathlib.Path(f"/proc/{pid}/fd").iterdir() if ".kozero-offload-" in os.readlink(path)]
-        case.expect(files, f"{name}: no file of state on disk")
-        for path in files:
-            path.open("r+b").write(content * 4096)
-        os.kill(pid, signal.SIGCONT)
+        # An update that was under way writes its part again, so that the damage may be gone before it is looked for.
+        for _ in range(5):
+            os.kill(pid, signal.SIGSTOP)
+            files = [path for path in pathlib.Path(f"/proc/{pid}/fd").iterdir() if ".kozero-offload-" in os.readlink(path)]
+            case.expect(files, f"{name}: no file of state on disk")
+            for path in files:
+                path.open("r+b").write(content * 4096)
+            before = len(case.steps())
+            os.kill(pid, signal.SIGCONT)
+            end = time.monotonic() + 5
+            while job.process.poll() is None and len(case.steps()) < before + 20 and time.monotonic() < end:
+                time.sleep(0.02)
+            if job.process.poll() is not None or time.monotonic() >= end:
+                break
         said = case.expect_end(job, 3, rf"^\[rank \d\] error: .* of rank {ranks - 1} in run: its file on disk \(zero.offload_\*\) was changed or "
                                r"damaged after the last update wrote it; resume from", name)
         case.expect("optim.lr" not in said, f"{name}: advice on the learning rate", said)
