@@ -8,6 +8,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import time
 
 from run_case import FOREVER, run_one_case
 
