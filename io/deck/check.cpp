@@ -7,6 +7,7 @@
 
 #include <kozero/core/architecture.hpp>
 #include <kozero/core/presets.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include "io/deck/check.hpp"
 #include "io/deck/schema.hpp"
 
@@ -219,9 +220,12 @@ void check_schedule(const Deck& deck) {
 
 void check_ranks(const Deck& deck) {
   if (deck.comm.backend == "self" && deck.run.ranks > 1) {
-    refuse_value(
-        deck, "comm.backend",
-        "it is for one rank; accepted with " + beside(deck, "run.ranks") + " are \"auto\", \"mpi\", \"shm\", \"nccl\"");
+    std::vector<std::string> others;
+    for (const std::string& name : distributed::backend_names()) {
+      if (name != "self") others.push_back(toml_string(name));
+    }
+    refuse_value(deck, "comm.backend",
+                 "it is for one rank; accepted with " + beside(deck, "run.ranks") + " are " + joined(others));
   }
   if (deck.zero.accumulation == "local" && deck.zero.stage >= 2) {
     refuse_value(deck, "zero.accumulation",

@@ -180,7 +180,7 @@ struct Deck {
   CheckpointKeys checkpoint;
   LogKeys log;
   bool plans_for_gpus = false;                 ///< of a plan: its run is on GPUs, whatever this build computes on
-  int ranks_per_node = 0;                      ///< where the ranks are that read it; 0: not known, or unlike
+  int ranks_per_node = 0;                      ///< ranks on each node of this job; 0: unknown or unequal
   std::string source;                          ///< the file it was read from
   std::map<std::string, std::string> origins;  ///< "zero.stage" -> "a.toml:12" or "command line"; absent: the default
   std::vector<std::string> notes;              ///< what was accepted and looks like a slip, one line each
@@ -200,10 +200,10 @@ Deck parse_deck(const std::string& text, const std::string& source, const std::v
 /// The whole deck as TOML, each value's origin in a comment behind it. Reading it again gives the same deck.
 std::string resolved_text(const Deck& deck);
 
-/// Writes resolved_text to a file, behind `heading` as comments, one a line. Throws Error(write) naming it.
+/// Writes resolved_text to a file, behind `heading` as comments, one per line. Throws Error(write) naming it.
 void write_resolved(const Deck& deck, const std::string& path, const std::vector<std::string>& heading = {});
 
-/// One line a key, equal on two ranks exactly where their decks say the same; origins are left out.
+/// One line per key, equal on two ranks exactly where their decks say the same; origins are left out.
 std::string fingerprint(const Deck& deck);
 
 /// The first key in which two fingerprints differ, with both values ("zero.stage: 1 and 2"); "" where none does.

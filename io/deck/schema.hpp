@@ -18,9 +18,6 @@
 
 namespace kozero::io {
 
-struct RopeScalingKeys;
-struct SourceKeys;
-
 /// Points at the member of a Deck that holds a key's value.
 using DeckValue = std::variant<bool*, std::int64_t*, double*, std::string*, WordOrNumber*, std::vector<std::string>*,
                                std::array<double, 2>*, RopeScalingKeys*, std::vector<SourceKeys>*>;

@@ -28,7 +28,7 @@ struct Store {
     return true;
   }
   bool operator()(std::string* out) const { return exactly(node.as_string(), *out); }
-  /// A number may be quoted, as earlier decks of runs have it.
+  /// A number may be quoted.
   bool operator()(WordOrNumber* out) const {
     std::int64_t number = 0;
     std::string word;
@@ -222,8 +222,15 @@ bool store_tables(const Given& given, std::vector<Keys>& out) {
 /// Stores the value in the row's member; false if it has another type.
 bool store(const Given& given, const toml::node& value, const DeckRow& row, Deck& deck) {
   const DeckValue member = row.value_in(deck);
-  if (auto* const* sources = std::get_if<std::vector<SourceKeys>*>(&member)) return store_tables(given, **sources);
-  return std::visit(Store{value}, member);
+  return std::visit(
+      [&](auto* out) {
+        if constexpr (requires { requires ListTable<typename std::remove_pointer_t<decltype(out)>::value_type>; }) {
+          return store_tables(given, *out);
+        } else {
+          return Store{value}(out);
+        }
+      },
+      member);
 }
 
 }  // namespace

@@ -21,11 +21,12 @@ std::string trimmed(std::string_view text) {
   return std::string(text.substr(first, text.find_last_not_of(" \t\r") - first + 1));
 }
 
-/// "run" of "[run]  # comment", "" where the line is no header.
+/// "run" of "[run]  # comment" and of "[[run]]", "" if the line is no header.
 std::string header_in(const std::string& line) {
+  const std::size_t begin = line.starts_with("[[") ? 2 : 1;
   const auto end = line.find(']');
-  const bool is_header = line.starts_with('[') && !line.starts_with("[[") && end != std::string::npos;
-  return is_header ? trimmed(std::string_view(line).substr(1, end - 1)) : "";
+  const bool is_header = line.starts_with('[') && end != std::string::npos;
+  return is_header ? trimmed(std::string_view(line).substr(begin, end - begin)) : "";
 }
 
 /// A key or a [section] that a text has a second time.
@@ -37,6 +38,7 @@ struct Repetition {
 /// The repetition that `wanted`, counted from 1, is the second line of; nothing where it repeats no line before.
 std::optional<Repetition> repetition_at(const std::string& text, std::size_t wanted) {
   std::map<std::string, std::size_t> first_lines;
+  std::size_t tables_of_lists = 0;
   std::istringstream lines(text);
   std::string section;
   std::string line;
@@ -45,7 +47,9 @@ std::optional<Repetition> repetition_at(const std::string& text, std::size_t wan
     const auto equals = line.find('=');
     const std::string header = header_in(line);
     std::string name;
-    if (!header.empty()) {
+    if (!header.empty() && line.starts_with("[[")) {
+      section = header + "[" + std::to_string(tables_of_lists++) + "]";  // each has keys of its own
+    } else if (!header.empty()) {
       section = header;
       name = "[" + header + "]";
     } else if (!line.starts_with('#') && equals != std::string::npos) {

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_loader.cpp: reads samples into pinned buffers and copies them to the device.
 #include <algorithm>
-#include <kozero/data/batch_loader.hpp>
 
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/data/batch_loader.hpp>
 
 namespace kozero::data {
 namespace {

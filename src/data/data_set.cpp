@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <kozero/data/data_set.hpp>
 
 #include <kozero/core/architecture.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/presets.hpp>
+#include <kozero/data/data_set.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include "io/run/run_folder.hpp"
 #include "src/data/sources.hpp"

@@ -23,17 +23,15 @@ struct FileBeginning {
 };
 
 struct DocumentFormat {
-  const char* name;
   bool (*fits)(const FileBeginning&);
-  std::unique_ptr<io::DocumentReader> (*open)(const std::string& path, std::int64_t block_bytes);
+  std::unique_ptr<io::DocumentReader> (*open)(const TextFile& file, std::int64_t block_bytes);
 };
 
 Objection objection_of_text(const FileBeginning& file) { return objection_to(file.bytes, file.is_whole, file.path); }
 
 /// The first row that fits a file reads it.
 constexpr std::array kDocumentFormats = {
-    DocumentFormat{"text", [](const FileBeginning& file) { return objection_of_text(file).reason.empty(); },
-                   read_plain_text},
+    DocumentFormat{[](const FileBeginning& file) { return objection_of_text(file).reason.empty(); }, read_plain_text},
 };
 
 /// Calls visit(file, row) with the row that reads the file, or with nullptr.
@@ -49,10 +47,12 @@ auto with_format(const std::string& path, const Visit& visit) {
   return visit(file, row == kDocumentFormats.end() ? nullptr : row);
 }
 
-std::unique_ptr<io::DocumentReader> open_documents(const std::string& path, std::int64_t block_bytes) {
-  return with_format(path, [&](const FileBeginning& file, const DocumentFormat* format) {
-    if (format == nullptr) throw Error(Failure::input, "data.text: " + path + ": " + objection_of_text(file).refusal);
-    return format->open(path, block_bytes);
+std::unique_ptr<io::DocumentReader> open_documents(const TextFile& file, std::int64_t block_bytes) {
+  return with_format(file.path, [&](const FileBeginning& begin, const DocumentFormat* format) {
+    if (format == nullptr) {
+      throw Error(Failure::input, file.key + ": " + file.path + ": " + objection_of_text(begin).refusal);
+    }
+    return format->open(file, block_bytes);
   });
 }
 
@@ -65,7 +65,7 @@ class CorpusReader final : public io::DocumentReader {
     while (documents_ == nullptr || !documents_->next(block)) {
       if (next_file_ == files_.size()) return false;
       if (next_file_ > 0) file_begin_ += files_[next_file_ - 1].bytes;
-      documents_ = open_documents(files_[next_file_].path, block_bytes_);
+      documents_ = open_documents(files_[next_file_], block_bytes_);
       ++next_file_;
     }
     block.offset += file_begin_;

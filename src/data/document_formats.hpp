@@ -19,7 +19,7 @@ namespace kozero::data {
 /// Throws Error(input) if the file cannot be read.
 Objection objection_to_file(const std::string& path);
 
-/// The documents of the files, in their order. Every document of a plain text file is the whole file.
+/// The documents of the files, in their order. A plain text file is one document.
 class FileCorpus final : public io::Corpus {
  public:
   explicit FileCorpus(std::vector<TextFile> files) : files_(std::move(files)) {}

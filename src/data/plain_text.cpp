@@ -36,8 +36,11 @@ std::size_t cut(std::string_view text) {
 
 class PlainTextReader final : public io::DocumentReader {
  public:
-  PlainTextReader(const std::string& path, std::int64_t block_bytes)
-      : path_(path), block_bytes_(static_cast<std::size_t>(block_bytes)), file_(path, io::FileDescriptor::Use::read) {
+  PlainTextReader(const TextFile& file, std::int64_t block_bytes)
+      : path_(file.path),
+        key_(file.key),
+        block_bytes_(static_cast<std::size_t>(block_bytes)),
+        file_(path_, io::FileDescriptor::Use::read) {
     require(block_bytes >= 8, "PlainTextReader: block of " + std::to_string(block_bytes) + " bytes");
   }
 
@@ -68,10 +71,11 @@ class PlainTextReader final : public io::DocumentReader {
   void require_utf8(const io::TextBlock& block) const {
     const std::size_t good = io::utf8_prefix(block.text);
     if (good == block.text.size()) return;
-    throw Error(Failure::input, "data.text: " + path_ + ": " + not_utf8(block.text, good, block.offset).refusal);
+    throw Error(Failure::input, key_ + ": " + path_ + ": " + not_utf8(block.text, good, block.offset).refusal);
   }
 
   std::string path_;
+  std::string key_;
   std::size_t block_bytes_;
   io::FileDescriptor file_;
   std::int64_t offset_ = 0;  ///< of the next block
@@ -80,8 +84,8 @@ class PlainTextReader final : public io::DocumentReader {
 
 }  // namespace
 
-std::unique_ptr<io::DocumentReader> read_plain_text(const std::string& path, std::int64_t block_bytes) {
-  return std::make_unique<PlainTextReader>(path, block_bytes);
+std::unique_ptr<io::DocumentReader> read_plain_text(const TextFile& file, std::int64_t block_bytes) {
+  return std::make_unique<PlainTextReader>(file, block_bytes);
 }
 
 }  // namespace kozero::data

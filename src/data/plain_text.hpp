@@ -4,13 +4,13 @@
 #pragma once
 #include <cstdint>
 #include <memory>
-#include <string>
 
+#include <kozero/data/text_files.hpp>
 #include "io/text/document_reader.hpp"
 
 namespace kozero::data {
 
 /// A reader of the file in blocks of at most `block_bytes` >= 8 bytes; it holds two blocks at most.
-std::unique_ptr<io::DocumentReader> read_plain_text(const std::string& path, std::int64_t block_bytes);
+std::unique_ptr<io::DocumentReader> read_plain_text(const TextFile& file, std::int64_t block_bytes);
 
 }  // namespace kozero::data

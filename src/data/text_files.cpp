@@ -13,6 +13,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/data/text_files.hpp>
 #include "io/posix/readable.hpp"
+#include "io/run/metrics.hpp"
 #include "src/data/document_formats.hpp"
 
 namespace kozero::data {
@@ -22,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array<std::string_view, 2> kIgnoredNames = {"node_modules", "__pycache__"};
-constexpr std::array<std::string_view, 3> kMadeBy = {"CMakeCache.txt", "metrics.jsonl", "tokens.json"};
+constexpr std::array<std::string_view, 3> kMadeBy = {"CMakeCache.txt", io::kMetricsFile, "tokens.json"};
 
 bool is_ignored_name(const std::string& name) {
   return name.starts_with('.') || std::find(kIgnoredNames.begin(), kIgnoredNames.end(), name) != kIgnoredNames.end();
@@ -139,6 +140,7 @@ std::vector<TextFile> find_text(const std::vector<TextSource>& sources, SkippedF
     if (total_bytes(found) == 0) refuse_empty(sources[i].key, i, skipped);
     for (auto& file : found) {
       file.source = i;
+      file.key = sources[i].key;
       files.push_back(std::move(file));
     }
   }

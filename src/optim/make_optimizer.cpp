@@ -4,6 +4,7 @@
 // and a row here.
 #include <algorithm>
 #include <array>
+#include <string_view>
 
 #include <kozero/core/choices.hpp>
 #include <kozero/core/error.hpp>
@@ -21,21 +22,28 @@ std::unique_ptr<Optimizer<Scalar>> make_sgd(const Config&, std::vector<Segment>,
 
 namespace {
 
-/// In the order of kOptimizers.
 template <class Scalar>
-constexpr std::array<Maker<Scalar>*, kOptimizers.size()> kMakers = {make_adamw<Scalar>, make_sgd<Scalar>};
+struct Row {
+  std::string_view name;
+  Maker<Scalar>* make;
+};
+
+template <class Scalar>
+constexpr std::array kRows = {Row<Scalar>{"adamw", make_adamw<Scalar>}, Row<Scalar>{"sgd", make_sgd<Scalar>}};
+static_assert(std::ranges::equal(kRows<float>, kOptimizers, {}, &Row<float>::name,
+                                 [](const char* name) { return std::string_view(name); }),
+              "each name of choices.hpp has a row");
 
 }  // namespace
 
 template <class Scalar>
 std::unique_ptr<Optimizer<Scalar>> make_optimizer(const Config& config, std::vector<Segment> segments,
                                                   MemoryLedger& ledger, MemorySource* memory) {
-  const auto found = std::ranges::find(kOptimizers, config.kind);
-  if (found == kOptimizers.end()) {
+  const auto found = std::ranges::find(kRows<Scalar>, config.kind, &Row<Scalar>::name);
+  if (found == kRows<Scalar>.end()) {
     throw Error(Failure::deck, "optim.kind = \"" + config.kind + "\": accepted are " + list_of(kOptimizers));
   }
-  return kMakers<Scalar>[static_cast<std::size_t>(found - kOptimizers.begin())](config, std::move(segments), ledger,
-                                                                                memory);
+  return found->make(config, std::move(segments), ledger, memory);
 }
 
 #define KOZERO_INSTANTIATE(T)                                                                                  \

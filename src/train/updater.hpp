@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // updater.hpp: the optimizer with its states, and the update of this rank's ranges, wherever their state lies.
 //   in the device's memory   one call of the optimizer for each range
-//   in files                 part by part: wait for a part's pages, compare its bits with those last written, update
-//   it,
-//                            record its bits, release its pages
+//   in files                 part by part: wait for a part's pages, compare its bits with those last written,
+//                            update it, record its bits, release its pages
 //   in a GPU's host memory   HostUpdate
 #pragma once
 #include <memory>

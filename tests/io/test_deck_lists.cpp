@@ -123,3 +123,12 @@ TEST_CASE("the columns of a list are documented with their values and defaults; 
   for (const auto& column : columns) CHECK_FALSE(column.help.empty());
   CHECK(columns_in_words(*find_row("data.text")).empty());
 }
+
+TEST_CASE("a key of a list's second table repeats none of the first") {
+  const std::string first = "[[data.source]]\ntext = \"a.txt\"\n";
+  for (const char* second : {"[[data.source]]\ntext = b\n", "[[data.source]]\nrepeat = \n"}) {
+    CHECK(refusal_of(without_text() + first + second, {}).find("twice") == std::string::npos);
+  }
+  CHECK(refusal_of(without_text() + first + "text = \"b.txt\"\n", {}).find("data.source[0].text: given twice") !=
+        std::string::npos);
+}

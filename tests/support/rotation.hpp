@@ -9,7 +9,9 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <iostream>
+#include <string_view>
 
 namespace kozero::test {
 
@@ -25,7 +27,8 @@ class Rotation {
             : static_cast<std::uint64_t>(
                   std::chrono::duration_cast<Hours>(std::chrono::system_clock::now().time_since_epoch()).count());
     MPI_Bcast(&seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
-    next_ = seed % share_;
+    // A run at the same hour of each day takes another part, and rotations of one run have parts of their own.
+    next_ = (seed + seed / 24 + std::hash<std::string_view>()(name) % share_) % share_;
     int rank = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     if (rank > 0 || share_ == 1) return;

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// choices.hpp: the names of optimizers, schedules and batch scalings, for the layer that computes them and for the
-// deck, which lie beside each other. (Architectures and presets: architecture.hpp, presets.hpp; back ends:
-// communicator.hpp.)
+// choices.hpp: the names of optimizers, schedules and batch scalings. optim and io, which do not include each other,
+// both use them. (Architectures and presets: architecture.hpp, presets.hpp; back ends: communicator.hpp.)
 #pragma once
 #include <array>
 #include <string>

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -82,12 +83,18 @@ class EventRing {
     event.begin = Event::Clock::now();
     const std::lock_guard lock(mutex_);
     events_[count_ % kCapacity] = event;
+    if (event.kind == Event::Kind::start && !event.of_saver) newest_start_ = event;
     return count_++;
   }
   /// The event ends now, if the ring still holds it.
   void end(std::uint64_t number, Event::Clock::time_point now) {
     const std::lock_guard lock(mutex_);
     if (count_ - number <= kCapacity) events_[number % kCapacity].end = now;
+  }
+  /// The main thread's newest event of Kind::start, however many others came since.
+  [[nodiscard]] std::optional<Event> newest_start() const {
+    const std::lock_guard lock(mutex_);
+    return newest_start_;
   }
   /// The newest `most` events for which `wanted(event)`, oldest first.
   template <class Wanted>
@@ -105,6 +112,7 @@ class EventRing {
  private:
   mutable std::mutex mutex_;
   std::uint64_t count_ = 0;  // of all events
+  std::optional<Event> newest_start_;
   std::array<Event, kCapacity> events_;
 };
 

@@ -18,8 +18,9 @@ namespace kozero::data {
 struct TextFile {
   std::string path;
   std::int64_t bytes = 0;
-  std::int64_t modified = 0;  ///< of the file system's clock, for fingerprints
-  std::size_t source = 0;     ///< the number of its TextSource
+  std::int64_t modified = 0;      ///< of the file system's clock, for fingerprints
+  std::size_t source = 0;         ///< the number of its TextSource
+  std::string key = "data.text";  ///< the deck's key that gives its TextSource
 };
 
 /// The files and folders of one source, and the deck's key that gives them.

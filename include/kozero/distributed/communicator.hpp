@@ -14,8 +14,8 @@
 // All ranks make these calls in the same order. On a device the calls order work on streams, and the host does not
 // wait. share(label, bytes), collective, returns memory that peers read directly, or nullptr. Arguments in shared
 // memory (on all ranks, in the same array) save the copies through buffers; arguments in any other memory work too.
-// Throws Error(communication) naming rank, peer and collective. Back ends: self, mpi, shm, nccl; the decorator
-// `counted` wraps any of them.
+// Throws Error(communication) naming rank, peer and collective. Decorators (communicator_decorators.hpp) wrap any back
+// end.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -38,7 +38,7 @@ class Ranks;  // environment.hpp
 enum class Role : std::size_t { training, saver };
 inline constexpr std::size_t kRoles = 2;
 
-/// The names of comm.backend: auto, self, mpi, shm, nccl (make_communicator.cpp).
+/// The names of comm.backend: auto, and the rows of make_communicator.cpp.
 const std::vector<std::string>& backend_names();
 
 /// Free bytes of this node's shared memory (/dev/shm); 0 if the node has none.

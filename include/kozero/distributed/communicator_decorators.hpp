@@ -91,11 +91,7 @@ class CheckedCommunicator final : public CommunicatorDecorator {
   std::unique_ptr<Communicator> checks_;
 };
 
-/// Counts, for each collective, its calls, the bytes that this rank sends, and the seconds spent in start and the
-/// waits.
-///   reduce_scatter   (S - own shard) bytes        all_gather   (n - 1) * own shard        S: the full array, n ranks
-/// Summed over the ranks each call is (n - 1) * S for any partition; a rank that a Fold leaves out sends nothing.
-/// `bytes_across` is the part of `bytes` that goes to other groups. Control traffic is not counted.
+/// The calls of a collective, the bytes that this rank sent, and the seconds in its starts and waits.
 struct CollectiveCount {
   const char* collective;
   std::int64_t calls = 0;
@@ -122,6 +118,10 @@ class CollectiveCounts {
   bool has_waits_ = true;
 };
 
+/// Counts each collective.
+///   reduce_scatter   (S - own shard) bytes        all_gather   (n - 1) * own shard        S: the full array, n ranks
+/// Summed over the ranks each call is (n - 1) * S for any partition; a rank that a Fold leaves out sends nothing.
+/// Control traffic is not counted.
 class CountedCommunicator final : public CommunicatorDecorator {
  public:
   /// Groups are `ranks_per_group` consecutive ranks; 0: all ranks are one group. Adds to `counts`.

@@ -172,13 +172,11 @@ Beat Whereabouts::beat() const {
   put(beat.phase, here.phase.load());
   beat.step = here.step;
   beat.unit = here.unit;
-  const auto newest =
-      events().newest(1, [](const Event& event) { return event.kind == Event::Kind::start && !event.of_saver; });
-  for (const Event& event : newest) {
-    put(beat.collective, event.name);
-    put(beat.communicator, event.owner);
-    beat.sequence = event.sequence;
-    beat.bytes = event.bytes;
+  if (const auto newest = events().newest_start()) {
+    put(beat.collective, newest->name);
+    put(beat.communicator, newest->owner);
+    beat.sequence = newest->sequence;
+    beat.bytes = newest->bytes;
   }
   return beat;
 }

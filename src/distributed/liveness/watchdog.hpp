@@ -43,14 +43,14 @@ struct Beat {
 /// "step 12, forward_backward, unit 3, waiting in all_gather 812 of shm (1048576 bytes)"
 std::string position_text(const Beat& beat);
 
-/// The position of this process, for the ranks that wait for it and for the report of a wait that timed out. Allocates
-/// nothing. Threads of different roles may call concurrently.
+/// The position of this process, for the ranks that wait for it and for the report of a wait that timed out. Threads
+/// of different roles may call concurrently.
 class Whereabouts {
  public:
   /// Records the start of a collective, or of an MPI call that blocks.
   void started(Event event);
   [[nodiscard]] Beat beat() const;
-  /// The newest `count` collectives, oldest first, each "812 all_gather of shm (...)", separated by commas.
+  /// The newest `count` collectives, oldest first, each "812 all_gather of shm (...)", separated by semicolons.
   [[nodiscard]] std::string newest(std::size_t count) const;
   [[nodiscard]] bool is_waiting(Role role) const { return waits_[static_cast<std::size_t>(role)] != 0; }
 
