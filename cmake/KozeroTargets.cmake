@@ -64,7 +64,7 @@ function(kozero_add_ctest name)
                        ENVIRONMENT "OMP_NUM_THREADS=${arg_THREADS};OMP_PROC_BIND=false")
 endfunction()
 
-# Without RANKS one case, on 2 threads; with RANKS one case a count, each rank on 1 thread, labelled mpi.
+# Without RANKS one case, on 2 threads; with RANKS one case per count, each rank on 1 thread, labeled mpi.
 function(kozero_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;LINK;LABELS;RANKS")
   if(NOT arg_TIMEOUT)

@@ -42,7 +42,7 @@ class AddedTokens {
 };
 
 // Byte-level byte-pair encoding, as a tokenizer.json describes it.
-//   text -> added tokens | rest -> normaliser -> pretokens (split pattern) -> bytes -> merges -> ids
+//   text -> added tokens | rest -> normalizer -> pretokens (split pattern) -> bytes -> merges -> ids
 // Encodes as Hugging Face's tokenizers without the tokens that a post-processor would put around the text; decodes to
 // the bytes, special tokens written out. Bytes that are not UTF-8, which Hugging Face's do not take, are pretokens of
 // their own.

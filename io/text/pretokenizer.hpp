@@ -12,7 +12,7 @@
 
 namespace kozero::io {
 
-// Unicode normalisation form C (canonical composition), which Qwen's tokenizers apply to their text.
+// Unicode normalization form C (canonical composition), which Qwen's tokenizers apply to their text.
 //   "e" U+0301  ->  U+00E9            text that is already composed, such as ASCII and Latin-1, is left as it is
 // Unicode Standard Annex 15; by utf8proc. As Hugging Face's tokenizers, whose tables are those of Unicode 9: marks that
 // came later keep their position.

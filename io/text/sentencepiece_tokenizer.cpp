@@ -131,7 +131,7 @@ class Checker {
     keeps_blanks_ = keeps_blanks_ && shows_blanks;
   }
 
-  /// Whether a normaliser has a character map.
+  /// Whether a normalizer has a character map.
   bool check_map_of(std::string_view bytes) const {
     bool has_map = false;
     while (!bytes.empty()) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // sentencepiece_tokenizer.hpp: a SentencePiece model, unigram or BPE, through its library.
-// Ids and text are the library's: the model's normaliser applies, control symbols have no text, and bytes that are not
+// Ids and text are the library's: the model's normalizer applies, control symbols have no text, and bytes that are not
 // UTF-8 become U+FFFD. Documents begin with the model's <s>, else with its </s>. Where words are apart
 // (check_sentencepiece), the library sees each word once and a cache knows it after that: the same ids, several times
 // as fast. Kudo, Richardson 2018, arXiv:1808.06226.
@@ -20,7 +20,7 @@ namespace kozero::io {
 
 // A SentencePiece model's bytes, checked before the library reads them.
 //   ModelProto (protobuf): 1 pieces {1 text, 2 score, 3 type}  2 trainer {3 kind, 24 blanks behind words}
-//   3 normaliser {2 character map, 4 fewer blanks, 5 blanks become U+2581}  5 denormaliser
+//   3 normalizer {2 character map, 4 fewer blanks, 5 blanks become U+2581}  5 denormalizer
 // The library follows the character map's double-array trie without bounds; here every transition is shown to stay
 // inside and every value to point at a text that ends. Kudo, Richardson 2018, arXiv:1808.06226,
 // sentencepiece_model.proto; darts-clone for the layout of the trie's units.

@@ -34,7 +34,7 @@ BpeVocabulary read_bpe_vocabulary(const std::string& path, const nlohmann::json&
 void add_token(const std::string& path, BpeVocabulary& vocabulary, const std::string& visible, std::int64_t id);
 
 // A Hugging Face tokenizer.json of byte-level BPE, as GPT-2, Llama 3 and Qwen publish theirs.
-//   added tokens -> normaliser (none, NFC) -> split pattern -> bytes -> merges
+//   added tokens -> normalizer (none, NFC) -> split pattern -> bytes -> merges
 // What would change the ids and is not in that line is refused by name. Post-processors are not applied: they put
 // tokens around a whole text, which is the caller's matter; the one they begin with is end_of_text.
 
@@ -43,7 +43,7 @@ struct TokenizerJson {
   ByteIds bytes;
   std::vector<MergeRule> merges;
   std::vector<std::pair<std::string, Token>> added;             ///< found in the text as it is given
-  std::vector<std::pair<std::string, Token>> added_normalized;  ///< found after the normaliser
+  std::vector<std::pair<std::string, Token>> added_normalized;  ///< found after the normalizer
   std::string split;                                            ///< the regular expression
   bool nfc = false;
   bool add_prefix_space = false;  ///< a text that does not begin with a blank gets one

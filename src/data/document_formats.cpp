@@ -10,7 +10,6 @@
 
 #include <kozero/core/error.hpp>
 #include "io/posix/file.hpp"
-#include "src/data/plain_text.hpp"
 
 namespace kozero::data {
 namespace {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // document_formats.hpp: the formats of files that contain documents, and a corpus of such files.
 //   a file's first bytes -> its row of the table -> a DocumentReader of the file -> blocks of the whole corpus
-// A new format is a source with its DocumentReader and a row of the table in document_formats.cpp.
+// A new format is a source with its DocumentReader, a declaration here and a row of the table in document_formats.cpp.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -14,6 +14,10 @@
 #include "src/data/not_text.hpp"
 
 namespace kozero::data {
+
+/// A reader of a UTF-8 text file as one document, in blocks of at most `block_bytes` >= 8 bytes. It holds two blocks at
+/// most.
+std::unique_ptr<io::DocumentReader> read_plain_text(const TextFile& file, std::int64_t block_bytes);
 
 /// Why no row of the table reads the file, as an objection to plain text; empty if a row does.
 /// Throws Error(input) if the file cannot be read.

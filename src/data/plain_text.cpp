@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // plain_text.cpp: the blocks of a text file: where each block ends, and the check that it is UTF-8.
-#include "src/data/plain_text.hpp"
 #include <algorithm>
 #include <span>
 #include <string_view>
@@ -10,6 +9,7 @@
 #include <kozero/core/error.hpp>
 #include "io/posix/file.hpp"
 #include "io/posix/readable.hpp"
+#include "src/data/document_formats.hpp"
 #include "src/data/not_text.hpp"
 
 namespace kozero::data {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include <kozero/core/choices.hpp>
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/distributed/agreement.hpp>
@@ -35,11 +36,6 @@ std::string choose(const Ranks& ranks, const CommunicatorOptions& options) {
 
 [[noreturn]] void refuse(const std::string& backend, const std::string& reason) {
   throw Error(Failure::deck, "comm.backend = " + backend + ": " + reason, Error::Seen::by_all_ranks);
-}
-
-void book_staging(int size, MemoryLedger& ledger, const CommunicatorOptions& options) {
-  if (kHostIsDevice) return;
-  ledger.book(Memory::staging, "communication staging", StagedCommunicator::buffer_bytes(size, options.chunk_bytes));
 }
 
 struct BackEnd {
@@ -75,7 +71,6 @@ constexpr std::array kBackEnds = {
             [](int size, MemoryLedger& ledger, const CommunicatorOptions& options) {
               book_mpi_buffers(size, ledger, options);
               if (spans_nodes(size, options.ranks_per_node)) book_node_buffers(ledger, options);
-              book_staging(size, ledger, options);
             }},
     BackEnd{"shm", kAny, kHostIsDevice,
             [](const Ranks& ranks, const CommunicatorOptions& options) {
@@ -86,7 +81,6 @@ constexpr std::array kBackEnds = {
             },
             [](int size, MemoryLedger& ledger, const CommunicatorOptions& options) {
               book_shm_window(size, ledger, options);
-              book_staging(size, ledger, options);
             }},
     BackEnd{"nccl", kAny, true,
             [](const Ranks& ranks, const CommunicatorOptions&) {
@@ -143,8 +137,7 @@ const std::vector<std::string>& backend_names() {
 void check_backend_name(const std::string& backend) {
   const auto& names = backend_names();
   if (std::find(names.begin(), names.end(), backend) != names.end()) return;
-  std::string text = "accepted are ";
-  for (const auto& name : names) text += (name == names.front() ? "" : ", ") + name;
+  const std::string text = "accepted are " + list_of(names);
   const std::string nearest = nearest_name(backend, names.data(), names.data() + names.size());
   refuse(backend, nearest.empty() ? text : text + "; nearest is " + nearest);
 }
@@ -185,6 +178,9 @@ std::unique_ptr<Communicator> make_planned_communicator(const std::string& backe
   const BackEnd& row = back_end(backend == "auto" ? assumed_backend(size) : backend);
   if (size > row.most_ranks) refuse(row.name, too_many(row, size));
   row.book(size, ledger, options);
+  if (!row.reads_device_memory) {
+    ledger.book(Memory::staging, "communication staging", StagedCommunicator::buffer_bytes(size, options.chunk_bytes));
+  }
   return std::make_unique<PlannedCommunicator>(rank, size);
 }
 

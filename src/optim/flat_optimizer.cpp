@@ -29,7 +29,7 @@ void FlatOptimizer<Scalar>::update(std::int64_t first, const Target<Scalar>& tar
                                    const Step& step) {
   const std::int64_t end = first + static_cast<std::int64_t>(target.master.extent(0));
   require(gradient.extent(0) == target.master.extent(0), "optimizer: weights and gradient differ in extent");
-  require(first >= 0 && end <= extent_, "optimizer: the part lies outside the flat array");
+  require(first >= 0 && end <= extent_, "optimizer: the part is outside the flat array");
   const auto touched = std::partition_point(segments_.begin(), segments_.end(), [first](const Segment& segment) {
     return segment.first + segment.extent <= first;
   });

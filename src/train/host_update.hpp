@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// host_update.hpp: the update of optimizer state that lies in the host's memory while weights and gradients are on a
+// host_update.hpp: the update of optimizer state that is in the host's memory while weights and gradients are on a
 // GPU. The update runs on the host's cores, beside the state, so that only gradients and weights cross the bus:
 //   for each part of the rank's shards:   gradient (and the weights, in f32)   GPU -> buffer
 //                                         optimizer on the host's cores        buffer and state

@@ -13,8 +13,8 @@
 namespace kozero::train {
 namespace {
 
-constexpr double kLeast = 1.0;
-constexpr double kMost = 0x1p24;
+constexpr double kLeastScale = 1.0;
+constexpr double kLargestScale = 0x1p24;
 
 // A step of hours must not make a run deaf to signals and run.max_minutes, so the ranks also agree on a stop between
 // micro-steps. An agreement makes the ranks wait for each other, so normal steps must not have any. All ranks know the
@@ -25,8 +25,8 @@ constexpr double kMost = 0x1p24;
 constexpr double kBetweenRequests = 2.0;  // seconds
 
 int micro_steps_between_requests(double micro_step_s) {
-  constexpr double kMost = 1e9;
-  return static_cast<int>(std::clamp(kBetweenRequests / std::max(micro_step_s, 1.0 / kMost), 1.0, kMost));
+  constexpr double kMostSteps = 1e9;
+  return static_cast<int>(std::clamp(kBetweenRequests / std::max(micro_step_s, 1.0 / kMostSteps), 1.0, kMostSteps));
 }
 
 }  // namespace
@@ -34,11 +34,11 @@ int micro_steps_between_requests(double micro_step_s) {
 void LossScaler::count_good_step() {
   if (!is_dynamic() || ++good_steps_ < window_) return;
   good_steps_ = 0;
-  scale_ = std::min(2.0 * scale_, kMost);
+  scale_ = std::min(2.0 * scale_, kLargestScale);
 }
 
 bool LossScaler::back_off() {
-  if (!is_dynamic() || scale_ <= kLeast) return false;
+  if (!is_dynamic() || scale_ <= kLeastScale) return false;
   good_steps_ = 0;
   scale_ = scale_ / 2.0;
   return true;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// updater.hpp: the optimizer with its states, and the update of this rank's ranges, wherever their state lies.
+// updater.hpp: the optimizer with its states, and the update of this rank's ranges, wherever their state is.
 //   in the device's memory   one call of the optimizer for each range
 //   in files                 part by part: wait for a part's pages, compare its bits with those last written,
 //                            update it, record its bits, release its pages

@@ -60,16 +60,27 @@ def unknown_keys(keys, text):
             yield f"the deck has no key {key}"
 
 
+def stale_excerpts(code, text):
+    """Lines of C++ in the page that stand in no source; an excerpt leaves out what `...` stands for."""
+    for excerpt in re.findall(r"```cpp\n(.*?)```", text, re.DOTALL):
+        for line in excerpt.splitlines():
+            parts = (re.sub(r"\s", "", part) for part in line.split("..."))
+            if not all(part in code for part in parts):
+                yield f"no source has the line {line.strip()}"
+
+
 def main():
     source = pathlib.Path(sys.argv[1])
     cmake = "\n".join(file.read_text() for file in [*source.glob("tests/**/CMakeLists.txt"), *source.glob("cmake/*.cmake")])
     tests = known_tests(source, cmake)
     keys = set(re.findall(rf'"((?:{SECTIONS})\.\w+)"', (source / "io/deck/schema.cpp").read_text()))
+    sources = [file for top in ("src", "include", "kernels", "io") for file in sorted((source / top).rglob("*.[ch]pp"))]
+    code = "\n".join(re.sub(r"\s", "", file.read_text()) for file in sources)
     wrong = []
     for page in [source / "README.md", source / "src/README.md", *sorted(source.glob("docs/*.md"))]:
         text = page.read_text()
         for found in (broken_links(page, text), unknown_decks(source, text), unknown_tests(tests, text),
-                      unknown_labels(cmake, text), unknown_keys(keys, text)):
+                      unknown_labels(cmake, text), unknown_keys(keys, text), stale_excerpts(code, text)):
             wrong += [f"{page.relative_to(source)}: {line}" for line in found]
     print("\n".join(wrong) if wrong else f"documents: {len(keys)} keys known, nothing to say")
     return 1 if wrong else 0

@@ -74,13 +74,13 @@ class EventRing {
  public:
   static constexpr std::uint64_t kCapacity = 1024;
 
-  /// Records an event that begins now; returns its number, from 0.
-  std::uint64_t begin(Event event) {
+  /// Records an event that begins now, or at `now`; returns its number, from 0.
+  std::uint64_t begin(Event event, Event::Clock::time_point now = Event::Clock::now()) {
     const Position& here = position();
     event.phase = event.of_saver ? "saving" : here.phase.load(std::memory_order_relaxed);
     event.step = here.step.load(std::memory_order_relaxed);
     event.unit = here.unit.load(std::memory_order_relaxed);
-    event.begin = Event::Clock::now();
+    event.begin = now;
     const std::lock_guard lock(mutex_);
     events_[count_ % kCapacity] = event;
     if (event.kind == Event::Kind::start && !event.of_saver) newest_start_ = event;
@@ -125,7 +125,7 @@ inline EventRing& events() {
 /// An event from construction to destruction, and its seconds so far.
 class EventScope {
  public:
-  explicit EventScope(const Event& event) : number_(events().begin(event)) {}
+  explicit EventScope(const Event& event) : number_(events().begin(event, begin_)) {}
   ~EventScope() { events().end(number_, Event::Clock::now()); }
   EventScope(const EventScope&) = delete;
   EventScope& operator=(const EventScope&) = delete;

@@ -69,7 +69,7 @@ class GradientViews {
   GradientViews(const ParameterTable& table, int unit, UnitGradient gradient)
       : table_(&table), unit_(unit), gradient_(gradient) {}
 
-  /// Whether the tensor, or one that lies in the same matrix, is trained.
+  /// Whether the tensor, or one in the same matrix, is trained.
   [[nodiscard]] bool wants(const MatrixRef& tensor) const {
     return table_->is_trainable(unit_, tensor.offset, tensor.rows * tensor.columns);
   }

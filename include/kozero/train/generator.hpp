@@ -15,7 +15,7 @@
 namespace kozero::train {
 
 // Continues one token sequence, one token at a time, without a cache.
-//   p = softmax(logits / temperature), kept to the top_k likeliest and to the smallest set of mass top_p, renormalised
+//   p = softmax(logits / temperature), kept to the top_k likeliest and to the smallest set of mass top_p, renormalized
 // temperature 0 takes the likeliest token. The i-th random number is Philox of (seed, i), so the text does not depend
 // on the number of ranks. The model sees only the last T tokens. top-p: Holtzman et al. 2020, arXiv:1904.09751.
 
