@@ -84,6 +84,16 @@ TEST_CASE("the newest events come oldest first, and the ring forgets the oldest"
   CHECK(ring.newest(2 * EventRing::kCapacity, all).size() == EventRing::kCapacity);
 }
 
+TEST_CASE("the main thread's newest start is known, however many events came since") {
+  EventRing ring;
+  CHECK(!ring.newest_start().has_value());
+  ring.begin({.kind = Event::Kind::start, .name = "all_gather", .sequence = 5});
+  ring.begin({.kind = Event::Kind::start, .of_saver = true, .name = "barrier", .sequence = 9});
+  for (std::uint64_t i = 0; i <= EventRing::kCapacity; ++i) ring.begin({.kind = Event::Kind::call, .name = "wait"});
+  REQUIRE(ring.newest_start().has_value());
+  CHECK(ring.newest_start()->sequence == 5);
+}
+
 TEST_CASE("phases add up their seconds, and are events") {
   PhaseSeconds sums;
   for (int i = 0; i < 2; ++i) {

@@ -21,6 +21,7 @@ using io::TextBlock;
 using io::thrown_by;
 namespace fs = std::filesystem;
 using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::StartsWith;
 
 namespace {
 
@@ -160,6 +161,14 @@ TEST_CASE("text that is not UTF-8 is refused with file and byte, or skipped in a
   });
   CHECK(thrown.status == 3);
   CHECK(thrown.text == refusal(late, "8294 is 0xFF"));
+  // The key of the source that has the file is named.
+  const std::vector<TextSource> sources = {{{good}, "data.source[0].text"}, {{late}, "data.source[1].text"}};
+  const auto of_source = FileCorpus(find_text(sources, skipped)).read(64);
+  const auto named = thrown_by([&] {
+    for (TextBlock block; of_source->next(block);) {
+    }
+  });
+  CHECK_THAT(named.text, StartsWith("data.source[1].text: " + late + ": not UTF-8: byte 8294"));
 }
 
 TEST_CASE("blocks of any size give the corpus, documents marked") {
