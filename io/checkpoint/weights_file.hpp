@@ -59,9 +59,9 @@ struct AbsentState {
   [[nodiscard]] bool empty() const { return groups.empty() && tensors.empty(); }
 };
 
-/// Fills the shards of the groups; returns what the file lacks. The first group must be there; where any other is not,
-/// or has no tensor that trains, the first alone is read.
-/// Throws Error(input) naming file, tensor and reason where a group's tensors are not the table's.
+/// Fills the shards of the groups; returns what the file lacks. The first group must be there; if another is not, or
+/// has no tensor that trains, only the first is read.
+/// Throws Error(input) naming file, tensor and reason if a group's tensors are not the table's.
 AbsentState read_tensor_file(distributed::Communicator& comm, const std::string& path, const ParameterTable& table,
                              const std::vector<TensorGroup<float>>& groups);
 

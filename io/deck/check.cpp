@@ -13,8 +13,6 @@
 
 namespace kozero::io {
 
-// One-line refusals of a deck.
-
 namespace {
 
 constexpr std::size_t kLongest = 100;  // characters of a user's key and value that a message repeats
@@ -282,8 +280,6 @@ std::string did_you_mean(const std::string& given, const std::vector<std::string
   const std::string nearest = nearest_name(given, names.data(), names.data() + names.size());
   return nearest.empty() ? "" : "; did you mean " + nearest + "?";
 }
-
-// Checks between keys, most of them two tables: alternatives, and keys that only one choice reads.
 
 void check_deck(Deck& deck) {
   for (const auto& keys : kAlternatives) check_alternatives(deck, keys);

@@ -11,9 +11,6 @@
 
 namespace kozero::io {
 
-// How a deck is refused, in one line:   WHERE: KEY = VALUE: WHY
-// WHERE is file and line, or "command line", or the file alone for a key that the user did not give.
-
 /// Throws Error(deck) with a text that no line break or overlong value can leave one line.
 [[noreturn]] void refuse(const std::string& where, const std::string& what, const std::string& why);
 
@@ -29,12 +26,11 @@ inline constexpr const char* kCommandLine = "command line";
 /// Where a key's value came from, or the deck's file.
 std::string origin_of(const Deck& deck, const std::string& key);
 
-/// "; did you mean NAME?", or "" where no name is near.
+/// "; did you mean NAME?", or "" if no name is near.
 std::string did_you_mean(const std::string& given, const std::vector<std::string>& names);
 
-// What no single key can tell: keys that are missing, contradict each other or do nothing together.
-
-/// Throws Error(deck) at the first contradiction. Where the command line chooses (optim.kind=sgd), keys of the file
+/// Checks what no single key can tell: keys that are missing, contradict each other or do nothing together. Throws
+/// Error(deck) at the first contradiction. If the command line chooses (optim.kind=sgd), keys of the file
 /// that the choice leaves without meaning (optim.betas) fall back to their defaults instead.
 void check_deck(Deck& deck);
 

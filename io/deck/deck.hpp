@@ -203,7 +203,7 @@ std::string resolved_text(const Deck& deck);
 /// Writes resolved_text to a file, behind `heading` as comments, one per line. Throws Error(write) naming it.
 void write_resolved(const Deck& deck, const std::string& path, const std::vector<std::string>& heading = {});
 
-/// One line per key, equal on two ranks exactly where their decks say the same; origins are left out.
+/// One line per key, equal on two ranks exactly if their decks say the same; origins are left out.
 std::string fingerprint(const Deck& deck);
 
 /// The first key in which two fingerprints differ, with both values ("zero.stage: 1 and 2"); "" where none does.

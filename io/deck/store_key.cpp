@@ -81,7 +81,7 @@ struct Store {
     return value != nullptr;
   }
 
-  /// One key of the table under rope_scaling; false where there is no such.
+  /// One key of the table under rope_scaling; false if there is none.
   bool member(std::string_view key, RopeScalingKeys& out) const {
     std::string type;
     if (key == "type") return (*this)(&type) && type == "llama3";

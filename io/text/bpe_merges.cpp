@@ -25,7 +25,7 @@ struct Link {
   std::int32_t previous, next;
 };
 
-/// A possible merge, lowest rank first, then leftmost. Stale where the neighbors have changed since.
+/// A possible merge, lowest rank first, then leftmost. Stale if the neighbors have changed since.
 struct Candidate {
   std::int32_t rank, position;
   friend bool operator>(const Candidate& a, const Candidate& b) {

@@ -65,7 +65,7 @@ std::int64_t first_outside(const char* ids, std::int64_t count, std::int64_t voc
   return -1;
 }
 
-/// Where the system refuses, the shard that cannot be opened is an error of its own.
+/// If the system refuses, the shard that cannot be opened is an error of its own.
 void allow_open_files(std::size_t count) {
   constexpr rlim_t kOthers = 256;  // logs, checkpoints, MPI's
   rlimit limit{};

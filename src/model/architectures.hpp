@@ -15,11 +15,9 @@
 
 namespace kozero::model {
 
-// Refusing an impossible key of a deck's [model] with one line.
-//   accept(heads > 0, "heads", heads, "a whole number above 0")
-//   throws  model.heads = 0: accepted: a whole number above 0
-
-/// Throws Error(deck) naming key, value and what is accepted, where the condition does not hold.
+/// Throws Error(deck) naming key, value and what is accepted, unless the condition holds.
+///   accept(heads > 0, "heads", heads, "a whole number above 0")
+///   throws  model.heads = 0: accepted: a whole number above 0
 inline void accept(bool holds, const std::string& key, const std::string& value, const std::string& accepted) {
   if (!holds) throw Error(Failure::deck, "model." + key + " = " + value + ": accepted: " + accepted);
 }

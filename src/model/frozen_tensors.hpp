@@ -16,7 +16,7 @@ namespace kozero::model {
 bool is_frozen(const Config& config, const std::string& tensor);
 
 /// Freezes the tensors that config.freeze names. Throws Error(deck) for a pattern that matches none, with the nearest
-/// name, and where no tensor is left to train.
+/// name, and if no tensor is left to train.
 void freeze_tensors(ParameterTable& table, const Config& config);
 
 }  // namespace kozero::model

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// one_process.cpp: what src/distributed has once a process, for ranks that share one: no report of where a rank is, no
-// heartbeat and no watchdog, whose locks would order the ranks; and one mapping of a shared file for all of them, since
-// ThreadSanitizer takes two mappings of one page for different memory. (The linker sends mmap and munmap here.)
+// one_process.cpp: replaces what src/distributed has once per process, for ranks that are threads of one process.
+// Reports of positions, heartbeat and watchdog do nothing, since their locks would order the ranks. A shared file is
+// mapped once for all ranks, since ThreadSanitizer takes two mappings of one page for different memory. (The linker
+// sends mmap and munmap here.)
 #include <sys/mman.h>
 #include <sys/stat.h>
 

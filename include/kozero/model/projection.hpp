@@ -1,9 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // projection.hpp: a linear map of rows with its gradients, and the addition of a branch to the residual stream.
-//   y = x W + b  W (I, O)      or      y = x W^T + b  W (O, I)          x (N, I)   y (N, O)   b (O), if any
+//   y = x W + b        W (I, O)   GPT-2's orientation          x (N, I)   y (N, O)   b (O), if any
+//   y = x W^T + b      W (O, I)   Llama's orientation
 //   join: y = x + dropout(last(branch))          leave: dbranch = dropout(dy), the same elements dropped
-// Backward overwrites the gradient of the input and adds into the gradients of W and b.
+// backward_input overwrites dx. backward_weights adds into the gradients of W and b; if gradients.begins(), it
+// overwrites W's; if both are frozen, it does nothing. Runs on `space`; returns without fencing.
 #pragma once
 #include <optional>
 #include <string>
@@ -14,12 +16,6 @@
 #include "kernels/matmul/matmul.hpp"
 
 namespace kozero::model {
-
-// A linear map of rows, with its gradients.
-//   y = x W + b        W (I, O)   GPT-2's orientation          x (N, I)   y (N, O)   b (O), if any
-//   y = x W^T + b      W (O, I)   Llama's orientation
-// backward_input overwrites dx. backward_weights adds into the gradients of W and b; where gradients.begins(), it
-// overwrites W's. If both are frozen, it does nothing. Runs on `space`; returns without fencing.
 
 enum class Orientation { input_output, output_input };
 

@@ -2,8 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // self_attention.hpp: the attention branch of a block, for any number of key/value heads, and the tables of RoPE.
 //   qkv = norm(x) Wqkv + b          (N, (H + 2 KV) D)    q heads | k heads | v heads
-//   heads = softmax(rope(q) rope(k)^T / sqrt(D)) v      y = x + dropout(heads Wo + b)
-// The decoder makes the tables of cosines and sines, (T, D/2) each, once; every layer reads them.
+//   q, k = rope(qk_norm(q, k))      each only if the network has it
+//   heads = softmax(q k^T / sqrt(D), causal) v           (N, H D)
+//   y = x + dropout(heads Wo + b)
+// Keeps norm(x), qkv, heads and one logsumexp per row and head. RoPE rotates qkv in place. With a QkNorm the layer
+// keeps qkv from before the norm, as the norm's backward needs it. The normed and rotated qkv is computed in scratch,
+// and recomputed in backward, so that no layer keeps a second qkv. decode caches only keys and values, normed and
+// rotated. Vaswani et al. 2017, arXiv:1706.03762; grouped-query: Ainslie et al. 2023, arXiv:2305.13245.
 #pragma once
 #include <memory>
 #include <optional>
@@ -17,10 +22,9 @@
 
 namespace kozero::model {
 
-// The cosines and sines of RoPE, computed once and read by every layer.
-//   angle(t, i) = t * frequency(i)          cosines, sines (T, D/2)          frequency: kernels/ops/rope.hpp
-// Su et al. 2021, arXiv:2104.09864.
-
+/// The cosines and sines of RoPE, computed once and read by every layer.
+///   angle(t, i) = t * frequency(i)          cosines, sines (T, D/2)          frequency: kernels/ops/rope.hpp
+/// Su et al. 2021, arXiv:2104.09864.
 struct RotaryTables {
   float theta = 10000.0F;
   RopeScaling scaling;
@@ -30,16 +34,6 @@ struct RotaryTables {
   /// Takes the tables and, unless the ledger only plans, fills them on `space`.
   void reserve(MemoryLedger& ledger, const Device& space, std::int64_t positions, std::int64_t head_dim);
 };
-
-// The attention branch of a block, for any number of key/value heads.
-//   qkv = norm(x) Wqkv + b          (N, (H + 2 KV) D)    q heads | k heads | v heads
-//   q, k = rope(qk_norm(q, k))      each only if the network has it
-//   heads = softmax(q k^T / sqrt(D), causal) v           (N, H D)
-//   y = x + dropout(heads Wo + b)
-// Keeps norm(x), qkv, heads and one logsumexp per row and head. RoPE rotates qkv in place. With a QkNorm the layer
-// keeps qkv from before the norm, as the norm's backward needs it. The normed and rotated qkv is computed in scratch,
-// and recomputed in backward, so that no layer keeps a second qkv. decode caches only keys and values, normed and
-// rotated. Vaswani et al. 2017, arXiv:1706.03762; grouped-query: Ainslie et al. 2023, arXiv:2305.13245.
 
 /// The shape of the network's attention without dropout.
 kernels::AttentionShape attention_shape(const Config& config, std::int64_t batch, std::int64_t positions);

@@ -1,6 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// optimizer.hpp: the interface of optimizers, elementwise updates of flat weights by flat gradients.
+// optimizer.hpp: the interface of optimizers: elementwise updates of flat weights by flat gradients, with state per
+// element. The caller's elements form one flat array (its shards of all units, in order). update() takes any contiguous
+// part of this array, such as one shard; the bits do not depend on the division into parts. Segments say which elements
+// have weight decay.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -13,13 +16,8 @@
 
 namespace kozero::optim {
 
-// Elementwise updates of flat weights by flat gradients, with state per element.
-// The caller's elements form one flat array (its shards of all units, in order). update() takes any contiguous part of
-// this array, such as one shard; the bits do not depend on the division into parts. Segments say which elements have
-// weight decay.
-
 struct Config {
-  std::string kind = "adamw";  ///< adamw, sgd
+  std::string kind = "adamw";  ///< a name of core/choices.hpp
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // engine.hpp: what a rank holds of a model. An Evaluator has the model and its weights, for evaluation and generation.
 // An Engine trains: it also has gradients and optimizer state. Both interfaces are the same for every stored type. Also
-// fp16's loss scale, a power of two: halved by an overflow, doubled after `window` good steps.
+// the scale of fp16's loss.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -23,12 +23,12 @@
 
 namespace kozero::train {
 
-// The factor on the loss's gradient that keeps the gradients of activations in fp16's range.
-//   dynamic: starts at 2^16; halved by an overflow, doubled after `window` good steps in a row; stays in [1, 2^24]
-//   fixed:   the deck's value; 1 where nothing is stored in fp16
-// The scale is a power of two, so scaling and unscaling change no bit of a value that neither overflows nor underflows.
-// Every rank has the same scale, since the gradient norm is global.      Micikevicius et al. 2018, arXiv:1710.03740.
-
+/// The factor on the loss's gradient that keeps the gradients of activations in fp16's range.
+///   dynamic: starts at 2^16; halved by an overflow, doubled after `window` good steps in a row; stays in [1, 2^24]
+///   fixed:   the deck's value; 1 if nothing is stored in fp16
+/// The scale is a power of two, so scaling and unscaling change no bit of a value that neither overflows nor
+/// underflows. Every rank has the same scale, since the gradient norm is global.
+/// Micikevicius et al. 2018, arXiv:1710.03740.
 class LossScaler {
  public:
   /// A fixed scale of 1.
