@@ -232,8 +232,7 @@ nlohmann::ordered_json stages_of(const std::vector<plan::MemoryPlan>& plans, con
                                     {"sent_across_groups", plan.sent.across},
                                     {"ranks_per_group", plan.ranks_per_group},
                                     {"seconds", json_of(times[s])},
-                                    {"formula", plan::model_state_bytes(plan.precision, plan.stage, plan.num_parameters,
-                                                                        plan.num_trainable, plan.ranks_per_group)}};
+                                    {"formula", plan::model_state_bytes(plan)}};
     for (std::size_t i = 0; i < kMemoryNames.size(); ++i) stage[std::string(kMemoryNames[i])] = plan.bytes[i];
     stages.push_back(stage);
   }

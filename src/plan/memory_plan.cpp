@@ -208,6 +208,7 @@ MemoryPlan memory_plan(const train::Settings& settings, const std::string& backe
   plan.micro_batch = settings.batch.micro_batch;
   plan.num_parameters = engine->parameters().num_parameters();
   plan.num_trainable = engine->parameters().num_trainable();
+  plan.num_states = optim::num_states(settings.optim.kind);
   for (std::size_t i = 0; i < plan.bytes.size(); ++i) plan.bytes[i] = ledger.bytes(static_cast<Memory>(i));
   plan.lines = ledger.lines();
   plan.flops_per_token = engine->flops_per_token();
@@ -216,17 +217,17 @@ MemoryPlan memory_plan(const train::Settings& settings, const std::string& backe
   return plan;
 }
 
-double model_state_bytes(Precision precision, int stage, std::int64_t num_parameters, std::int64_t num_trainable,
-                         int ranks) {
-  const auto all = static_cast<double>(num_parameters);
-  const auto trained = static_cast<double>(num_trainable);
-  const zero::PlacementRow row = zero::placement_row(stage);
+double model_state_bytes(const MemoryPlan& plan) {
+  const auto all = static_cast<double>(plan.num_parameters);
+  const auto trained = static_cast<double>(plan.num_trainable);
+  const zero::PlacementRow row = zero::placement_row(plan.stage);
   const auto held = [&](double elements, distributed::Placement placement) {
-    return placement == distributed::Placement::sharded ? elements / ranks : elements;
+    return placement == distributed::Placement::sharded ? elements / plan.ranks_per_group : elements;
   };
-  const ParameterBytes bytes = parameter_bytes(precision);
+  const ParameterBytes bytes = parameter_bytes(plan.precision);
   return static_cast<double>(bytes.stored) * held(all, row.parameters) + 4.0 * held(trained, row.gradients) +
-         8.0 * held(trained, row.optimizer) + static_cast<double>(bytes.master) * held(all, row.optimizer);
+         4.0 * plan.num_states * held(trained, row.optimizer) +
+         static_cast<double>(bytes.master) * held(all, row.optimizer);
 }
 
 std::int64_t sent_beyond(const MemoryPlan& plan, int ranks) {
@@ -409,12 +410,7 @@ std::string table_of(const std::vector<MemoryPlan>& plans, const DeviceAndHost& 
     if (std::ranges::max(across) > 0.0) table += row_of("of it to other groups", across, unit);
   }
   table += row_of(fmt::format("states by formula, {}", name_of(plans.front().precision)),
-                  each(plans,
-                       [](const MemoryPlan& plan) {
-                         return model_state_bytes(plan.precision, plan.stage, plan.num_parameters, plan.num_trainable,
-                                                  plan.ranks_per_group);
-                       }),
-                  unit);
+                  each(plans, [](const MemoryPlan& plan) { return model_state_bytes(plan); }), unit);
   if (room.device <= 0) return table;
   const std::string each_has = fmt::format("{:.{}f} {}{} per rank", static_cast<double>(room.device) / unit.bytes,
                                            unit.digits, unit.name, plans.front().on_gpus ? " of GPU memory" : "");

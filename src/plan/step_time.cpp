@@ -210,8 +210,9 @@ StepTime step_time(const train::Settings& settings, const MemoryPlan& plan, cons
   const bool sharded = zero::placement_row(settings.zero.stage).optimizer == distributed::Placement::sharded;
   const auto trained = static_cast<double>(plan.num_trainable);
   const double updated = sharded ? trained / plan.ranks_per_group : trained;
+  // Reads the gradient twice (for the norm and the update); reads and writes the weight and each state.
   const double update_bytes =
-      4.0 * 8.0 + (settings.precision == Precision::f32 ? 0.0 : stored);   // including the read for the norm
+      4.0 * (4.0 + 2.0 * plan.num_states) + (settings.precision == Precision::f32 ? 0.0 : stored);
   const double added = 12.0 * updated * (settings.batch.micro_steps - 1);  // micro-steps' gradients
   time.update = (update_bytes * updated + added) / rates.memory;
   if (settings.offload.optimizer == MemorySource::Kind::host) {

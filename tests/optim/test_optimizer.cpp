@@ -222,6 +222,8 @@ TEST_CASE("states have PyTorch's names and are booked") {
   CHECK(sgd.optimizer().states()[0].name == "momentum_buffer");
   CHECK(adamw.ledger().bytes(Memory::optimizer) == 2 * 4 * kExtent);
   CHECK(sgd.ledger().bytes(Memory::optimizer) == 4 * kExtent);
+  CHECK(num_states("adamw") == 2);
+  CHECK(num_states("sgd") == 1);
 }
 
 TEST_CASE("a ledger that only plans books the states of an optimizer") {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <cctype>
 #include <fstream>
 #include <iomanip>
@@ -40,31 +41,43 @@ io::WordOrNumber group_of(const std::string& text) {
                                                                 : io::WordOrNumber(text);
 }
 
+/// Of 1000 parameters with AdamW, on 4 ranks.
+plan::MemoryPlan plan_of_states(Precision precision, int stage) {
+  plan::MemoryPlan plan;
+  plan.precision = precision;
+  plan.stage = stage;
+  plan.num_parameters = 1000;
+  plan.num_trainable = 1000;
+  plan.ranks_per_group = 4;
+  return plan;
+}
+
 }  // namespace
 
 TEST_CASE("the formula: 16 P, 8 P + 8 P/n, 4 P + 12 P/n, 16 P/n") {
-  CHECK(plan::model_state_bytes(Precision::f32, 0, 1000, 1000, 4) == 16000.0);
-  CHECK(plan::model_state_bytes(Precision::f32, 1, 1000, 1000, 4) == 10000.0);
-  CHECK(plan::model_state_bytes(Precision::f32, 2, 1000, 1000, 4) == 7000.0);
-  CHECK(plan::model_state_bytes(Precision::f32, 3, 1000, 1000, 4) == 4000.0);
+  const auto bytes = [](int stage) { return plan::model_state_bytes(plan_of_states(Precision::f32, stage)); };
+  CHECK(bytes(0) == 16000.0);
+  CHECK(bytes(1) == 10000.0);
+  CHECK(bytes(2) == 7000.0);
+  CHECK(bytes(3) == 4000.0);
 }
 
 TEST_CASE("the formula in bf16: 18 P, 6 P + 12 P/n, 2 P + 16 P/n, 18 P/n") {
-  CHECK(plan::model_state_bytes(Precision::bf16, 0, 1000, 1000, 4) == 18000.0);
-  CHECK(plan::model_state_bytes(Precision::bf16, 1, 1000, 1000, 4) == 9000.0);
-  CHECK(plan::model_state_bytes(Precision::bf16, 2, 1000, 1000, 4) == 6000.0);
-  CHECK(plan::model_state_bytes(Precision::bf16, 3, 1000, 1000, 4) == 4500.0);
+  const auto bytes = [](int stage) { return plan::model_state_bytes(plan_of_states(Precision::bf16, stage)); };
+  CHECK(bytes(0) == 18000.0);
+  CHECK(bytes(1) == 9000.0);
+  CHECK(bytes(2) == 6000.0);
+  CHECK(bytes(3) == 4500.0);
 }
 
 TEST_CASE("planned model states are the formula's, up to pads, for a model of 13 billion parameters") {
-  for (const std::string precision : {"f32", "bf16"}) {
-    for (const auto& plan : plans({"model.arch=llama", "model.preset=llama-13b", "train.precision=" + precision}, 8)) {
-      CHECK(plan.num_parameters > 12'000'000'000);
-      CHECK(name_of(plan.precision) == precision);
-      const double formula =
-          plan::model_state_bytes(plan.precision, plan.stage, plan.num_parameters, plan.num_trainable, 8);
-      CHECK(states_of(plan) == Catch::Approx(formula).epsilon(1e-4));
-    }
+  const auto precision = GENERATE(as<std::string>(), "f32", "bf16");
+  const auto kind = GENERATE(as<std::string>(), "adamw", "sgd");
+  for (const auto& plan :
+       plans({"model.arch=llama", "model.preset=llama-13b", "train.precision=" + precision, "optim.kind=" + kind}, 8)) {
+    CHECK(plan.num_parameters > 12'000'000'000);
+    CHECK(name_of(plan.precision) == precision);
+    CHECK(states_of(plan) == Catch::Approx(plan::model_state_bytes(plan)).epsilon(1e-4));
   }
 }
 
@@ -396,8 +409,7 @@ TEST_CASE("the table of models and ranks in the documents is what is planned, an
       const io::Deck deck = deck_with(overrides);
       std::string line = "| " + row.name + " | " + std::to_string(ranks) + " |";
       for (const auto& plan : plan::plans_of_all_stages(deck, ranks == 1 ? "self" : "mpi", ranks, 0)) {
-        const double formula =
-            plan::model_state_bytes(plan.precision, plan.stage, plan.num_parameters, plan.num_trainable, ranks);
+        const double formula = plan::model_state_bytes(plan);
         CHECK(states_of(plan) == Catch::Approx(formula).epsilon(0.002));
         std::ostringstream cell;
         cell << std::fixed << std::setprecision(1) << " " << formula / kGiB << " / "

@@ -79,4 +79,7 @@ template <class Scalar>
 std::unique_ptr<Optimizer<Scalar>> make_optimizer(const Config& config, std::vector<Segment> segments,
                                                   MemoryLedger& ledger, MemorySource* memory = nullptr);
 
+/// Values of state per trained element: 2 for adamw, 1 for sgd. Throws Error(deck) for an unknown kind.
+int num_states(const std::string& kind);
+
 }  // namespace kozero::optim

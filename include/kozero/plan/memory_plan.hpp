@@ -40,6 +40,7 @@ struct MemoryPlan {
   Precision precision = Precision::f32;
   std::int64_t num_parameters = 0;
   std::int64_t num_trainable = 0;  ///< parameters that are not frozen
+  int num_states = 2;              ///< values of optimizer state per trainable parameter
   std::int64_t micro_batch = 1;
   std::array<std::int64_t, kMemoryNames.size()> bytes{};  ///< by category
   std::vector<MemoryLedger::Line> lines;
@@ -67,10 +68,10 @@ BytesSent bytes_sent(const train::Settings& settings, const ParameterTable& tabl
 /// The plan of `settings` for rank 0 of `num_ranks` ranks that communicate by `backend`. Allocates nothing.
 MemoryPlan memory_plan(const train::Settings& settings, const std::string& backend, int num_ranks);
 
-/// Bytes per rank of parameters, gradients and optimizer state (AdamW and the master), by the formula above, sharded
-/// over `ranks`. Only the trainable of the parameters have gradients and moments.
-double model_state_bytes(Precision precision, int stage, std::int64_t num_parameters, std::int64_t num_trainable,
-                         int ranks);
+/// Bytes per rank of parameters, gradients and optimizer state (with the master) by the formula of Rajbhandari et al.
+/// 2020, arXiv:1910.02054, for the stage, precision, ranks per group and numbers that the plan gives. Only trainable
+/// parameters have gradients and state. Pads are not counted.
+double model_state_bytes(const MemoryPlan& plan);
 
 /// The plans of all four stages for a deck on `num_ranks` ranks that communicate by `backend`. A stage without the
 /// deck's accumulation order is planned with `ordered`.
