@@ -21,6 +21,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/core/host.hpp>
 #include <kozero/distributed/environment.hpp>
+#include <kozero/distributed/wait_clock.hpp>
 #include "src/distributed/group_communicator.hpp"
 #include "src/distributed/liveness/heartbeat.hpp"
 #include "src/distributed/liveness/launched_ranks.hpp"
@@ -167,6 +168,7 @@ void Environment::count_ranks_of_node() {
   cpu_sharers_ = static_cast<int>(std::count(cpus.begin(), cpus.end(), *mine));
   cpu_sharer_ = static_cast<int>(std::count(cpus.begin(), mine, *mine));
   check_mpi(MPI_Comm_free(&node), "MPI_Comm_free");
+  Patience::set_cores_are_shared(cpu_sharers_ > std::ssize(allowed_cpus()));
 }
 
 Environment::~Environment() {

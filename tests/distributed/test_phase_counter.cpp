@@ -75,21 +75,38 @@ TEST_CASE("a sleeper is woken by publishing, long before it would look again by 
   CHECK(soonest <= 0.03);
 }
 
-TEST_CASE("a rank that waits for long sleeps most of the time", "[phase]") {
-  const auto cpu_seconds = [] {
-    rusage used{};
-    getrusage(RUSAGE_THREAD, &used);
-    const auto seconds = [](const timeval& time) {
-      return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-    };
-    return seconds(used.ru_utime) + seconds(used.ru_stime);
+/// Seconds of processor time that this thread has used.
+double cpu_seconds() {
+  rusage used{};
+  getrusage(RUSAGE_THREAD, &used);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
   };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
+TEST_CASE("a rank that waits for long sleeps most of the time", "[phase]") {
   const double before = cpu_seconds();
   Patience patience(0.2);
   while (patience.pause()) {
   }
   CHECK(patience.waited() >= 0.2);
   CHECK(cpu_seconds() - before < 0.05);
+}
+
+TEST_CASE("on shared cores a rank sleeps in short waits too", "[phase]") {
+  Patience::set_cores_are_shared(true);
+  const double before = cpu_seconds();
+  double waited = 0.0;
+  for (int wait = 0; wait < 50; ++wait) {
+    Patience patience(2e-3);
+    while (patience.pause()) {
+    }
+    waited += patience.waited();
+  }
+  Patience::set_cores_are_shared(false);
+  CHECK(waited >= 0.1);
+  CHECK(cpu_seconds() - before < 0.4 * waited);
 }
 
 }  // namespace

@@ -19,6 +19,8 @@
 #include <string>
 #include <thread>
 
+#include <kozero/distributed/wait_clock.hpp>
+
 namespace {
 
 constexpr auto kPatience = std::chrono::seconds(10);
@@ -96,6 +98,10 @@ int main(int argc, char* argv[]) {
   int provided = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   MPI_Comm_dup(MPI_COMM_WORLD, &meeting);
+  int num_ranks = 1;
+  MPI_Comm_size(meeting, &num_ranks);
+  kozero::distributed::Patience::set_cores_are_shared(num_ranks >
+                                                      static_cast<int>(std::thread::hardware_concurrency()));
   int failed = 0;
   {
     const auto settings = Kokkos::InitializationSettings().set_num_threads(1).set_disable_warnings(true);

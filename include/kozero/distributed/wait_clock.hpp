@@ -4,6 +4,7 @@
 // process was suspended does not count.
 #pragma once
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -40,17 +41,23 @@ using WaitClock = BasicWaitClock<std::chrono::steady_clock>;
 enum class Waiting { yields, sleeps };
 
 /// How a rank waits: it spins briefly, then yields its core at each look, then sleeps between looks. A thread that runs
-/// beside the training (Waiting::sleeps) sleeps right after spinning.
+/// beside the training (Waiting::sleeps) sleeps right after spinning. Where more ranks than cores share the cores, each
+/// rank sleeps soon: Linux returns from most yields at once although other ranks are ready to run.
 ///   Patience patience(timeout_s);  while (!done()) if (!patience.pause()) give_up();
 class Patience {
  public:
   explicit Patience(double seconds, Waiting waiting = Waiting::yields) : seconds_(seconds), waiting_(waiting) {}
 
+  /// Sets for this process whether there are more ranks than cores on its cores.
+  static void set_cores_are_shared(bool shared) { cores_are_shared_ = shared; }
+
   /// Returns false after the timeout.
   bool pause() {
-    if (++looks_ < kSpins) return true;
-    if (looks_ == kSpins) clock_.restart();
-    if (waiting_ == Waiting::yields && waited_ < kYields) {
+    const bool shared = cores_are_shared_.load(std::memory_order_relaxed);
+    const int spins = shared ? kSpinsOnShared : kSpins;
+    if (++looks_ < spins) return true;
+    if (looks_ == spins) clock_.restart();
+    if (waiting_ == Waiting::yields && waited_ < (shared ? kYieldsOnShared : kYields)) {
       std::this_thread::yield();
     } else {
       std::this_thread::sleep_for(std::chrono::duration<double>(std::clamp(waited_ / 100.0, kShortest, kLongest)));
@@ -61,11 +68,14 @@ class Patience {
   [[nodiscard]] double waited() const { return waited_; }
 
  private:
-  static constexpr int kSpins = 2000;  // some microseconds
+  static constexpr int kSpins = 2000;  // looks: some microseconds, or a millisecond if a look is a call of MPI
+  static constexpr int kSpinsOnShared = 50;
   // Seconds. A rank that yields still keeps other programs from an idle core, so it soon sleeps.
   static constexpr double kYields = 2e-3;
+  static constexpr double kYieldsOnShared = 1e-4;
   static constexpr double kShortest = 5e-5;  // of a sleep, which lasts a hundredth of the wait
   static constexpr double kLongest = 5e-3;
+  static inline std::atomic<bool> cores_are_shared_{false};
   long long looks_ = 0;
   double seconds_;
   double waited_ = 0.0;
