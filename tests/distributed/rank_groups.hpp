@@ -4,15 +4,28 @@
 //   for_each_group_size([](const RankGroup& group) { ... make_communicator("mpi", group.ranks(), ledger) ... });
 #pragma once
 #include <mpi.h>
+#include <chrono>
+#include <thread>
 
 #include "src/distributed/group_communicator.hpp"
 
 namespace kozero::test {
 
+/// Waits for all ranks. A rank that waits sleeps, and leaves its core to the others: MPI_Barrier would spin.
+inline void meet() {
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Ibarrier(MPI_COMM_WORLD, &request);
+  for (int done = 0; done == 0;) {
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    if (done == 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
+
 /// The ranks of the world that pass the same color, in the world's order.
 class RankGroup {
  public:
   explicit RankGroup(int color) {
+    meet();
     MPI_Comm_split(MPI_COMM_WORLD, color, 0, &comm_);
     MPI_Comm_rank(comm_, &rank_);
     MPI_Comm_size(comm_, &size_);

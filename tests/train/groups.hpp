@@ -35,7 +35,7 @@ void on_first_ranks(int num_ranks, const std::string& backend, const Body& body,
       body(*comm, group.ranks());
     }
   }
-  MPI_Barrier(MPI_COMM_WORLD);
+  test::meet();
 }
 
 /// Runs `body(communicators)`, or `body(communicators, ranks)`, on the mesh of the first `num_ranks` ranks in groups
@@ -54,7 +54,7 @@ void on_first_mesh(int num_ranks, int ranks_per_group, const std::string& backen
       body(mesh, group.ranks());
     }
   }
-  MPI_Barrier(MPI_COMM_WORLD);
+  test::meet();
 }
 
 /// The same on every group size in turn.

@@ -20,10 +20,10 @@ class SharedFolder {
     path_ = std::filesystem::temp_directory_path() / ("kozero_checkpoint_" + std::to_string(number));
     if (test::world_rank() == 0) std::filesystem::remove_all(path_);
     if (test::world_rank() == 0) std::filesystem::create_directories(path_);
-    MPI_Barrier(MPI_COMM_WORLD);
+    test::meet();
   }
   ~SharedFolder() {
-    MPI_Barrier(MPI_COMM_WORLD);
+    test::meet();
     std::error_code ignored;
     if (test::world_rank() == 0) std::filesystem::remove_all(path_, ignored);
   }
