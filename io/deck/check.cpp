@@ -21,14 +21,14 @@ std::string shortened(const std::string& text) {
   return text.size() <= kLongest ? text : text.substr(0, kLongest) + "...";
 }
 
-/// Exactly one of these is given.
+/// Lists of keys of which exactly one must be given.
 const std::vector<std::vector<std::string>> kAlternatives = {
     {"data.text", "data.source", "data.tokens", "data.synthetic"},
     {"run.steps", "run.epochs"},
     {"train.global_batch", "train.accumulate"},
 };
 
-/// A key that is read only where another has one of these values (as TOML).
+/// A key that is read only if the key `choice` has one of these values (as TOML).
 struct ReadWhere {
   std::string key;
   std::string choice;
@@ -37,7 +37,7 @@ struct ReadWhere {
 
 using Part = Architecture::Part;
 
-/// A key of the model that the architectures with holds(architecture) read.
+/// A key of the model that is read only by the architectures for which holds(architecture) is true.
 template <class Holds>
 ReadWhere where_architecture(const std::string& key, const Holds& holds) {
   ReadWhere rule{key, "model.arch", {}};
@@ -85,7 +85,7 @@ bool on_command_line(const Deck& deck, const std::string& key) {
 
 std::string text_of(const Deck& deck, const std::string& key) { return text_in(deck, *find_row(key)); }
 
-/// "optim.lr = 1e-4", with "(default)" where the user did not say it.
+/// "optim.lr = 1e-4", with "(default)" if the user did not give the key.
 std::string beside(const Deck& deck, const std::string& key) {
   return key + " = " + text_of(deck, key) + (deck.is_set(key) ? "" : " (default)");
 }
@@ -121,7 +121,7 @@ void check_read(Deck& deck, const ReadWhere& rule) {
   }
 }
 
-/// Keys of offloading are read where anything is offloaded.
+/// zero.offload_dir and zero.offload_mib are read only if optimizer state or parameters are offloaded.
 void check_offload(Deck& deck) {
   if (deck.zero.offload_optimizer != "none" || deck.zero.offload_parameters != "none") return;
   for (const char* key : {"zero.offload_dir", "zero.offload_mib"}) {
@@ -136,7 +136,7 @@ void check_offload(Deck& deck) {
   }
 }
 
-/// A run's folder is named in log lines, in the lines with which runs go on, and in scripts.
+/// Log lines, the printed commands that resume a run, and scripts contain the name of a run's folder.
 void check_run_dir(const Deck& deck) {
   if (escaped(deck.run.dir) == deck.run.dir) return;
   refuse_value(deck, "run.dir", "it holds a control character; accepted: a path without control characters");
