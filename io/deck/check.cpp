@@ -108,10 +108,11 @@ void check_alternatives(Deck& deck, const std::vector<std::string>& keys) {
                    "); accepted is one of " + joined(keys) + "; remove the others");
 }
 
+bool is_fulfilled(const Deck& deck, const ReadWhere& rule) { return holds(rule.values, text_of(deck, rule.choice)); }
+
 void check_read(Deck& deck, const ReadWhere& rule) {
-  const std::string value = text_of(deck, rule.choice);
   const DeckRow& row = *find_row(rule.key);
-  if (holds(rule.values, value) || holds_default(deck, row)) return;
+  if (is_fulfilled(deck, rule) || holds_default(deck, row)) return;
   if (on_command_line(deck, rule.choice) && !on_command_line(deck, rule.key)) {
     reset(deck, row);
   } else {
@@ -279,6 +280,11 @@ std::string origin_of(const Deck& deck, const std::string& key) {
 std::string did_you_mean(const std::string& given, const std::vector<std::string>& names) {
   const std::string nearest = nearest_name(given, names.data(), names.data() + names.size());
   return nearest.empty() ? "" : "; did you mean " + nearest + "?";
+}
+
+bool is_read(const Deck& deck, const std::string& key) {
+  return std::ranges::all_of(kReadWhere,
+                             [&](const ReadWhere& rule) { return rule.key != key || is_fulfilled(deck, rule); });
 }
 
 void check_deck(Deck& deck) {

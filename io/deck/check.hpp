@@ -29,6 +29,9 @@ std::string origin_of(const Deck& deck, const std::string& key);
 /// "; did you mean NAME?", or "" if no name is near.
 std::string did_you_mean(const std::string& given, const std::vector<std::string>& names);
 
+/// Whether the key has an effect beside the deck's other keys: optim.betas has none with optim.kind = "sgd".
+bool is_read(const Deck& deck, const std::string& key);
+
 /// Checks the keys against each other. Throws Error(deck) at the first key that is missing, contradicts another, or has
 /// no effect beside another. If the other key is on the command line (optim.kind=sgd), a key of the file that then has
 /// no effect (optim.betas) gets its default instead.
