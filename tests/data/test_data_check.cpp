@@ -8,17 +8,17 @@
 #include <fstream>
 #include <thread>
 
-#include <io/thrown.hpp>
 #include <kozero/data/data_check.hpp>
 #include <kozero/data/token_shard.hpp>
 
+#include <support/thrown.hpp>
 #include <train/groups.hpp>
 #include <train/shared_folder.hpp>
 
 using namespace kozero;
 using Catch::Matchers::ContainsSubstring;
 using data::DataCheck;
-using io::thrown_by;
+using tests::thrown_by;
 
 namespace {
 

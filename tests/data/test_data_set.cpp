@@ -7,12 +7,12 @@
 
 #include <algorithm>
 
-#include <io/scratch_folder.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/data/data_set.hpp>
 #include <kozero/data/token_shard.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/train/settings.hpp>
+#include <support/scratch_folder.hpp>
 
 using namespace kozero;
 using Catch::Matchers::ContainsSubstring;
@@ -30,7 +30,7 @@ io::Deck deck_with(const std::vector<std::string>& overrides) {
 }
 
 /// A shard of the tokens 0, 1, 2 ... count-1.
-std::string shard_of(const io::ScratchFolder& folder, std::int64_t count) {
+std::string shard_of(const tests::ScratchFolder& folder, std::int64_t count) {
   const std::string path = folder / ("count_" + std::to_string(count) + ".bin");
   data::TokenShardWriter writer(path, 1000);
   for (Token token = 0; token < count; ++token) writer.append(std::span(&token, 1));
@@ -51,7 +51,7 @@ data::DataSet opened(const io::Deck& deck) {
 }  // namespace
 
 TEST_CASE("sample s begins at token s T; validation is the tail that training does not see") {
-  const io::ScratchFolder folder("data_set");
+  const tests::ScratchFolder folder("data_set");
   const auto data =
       opened(deck_with({"data.tokens=" + shard_of(folder, 42), "model.vocab=1000", "data.val_fraction=0.3"}));
   REQUIRE(data.validation != nullptr);
@@ -64,7 +64,7 @@ TEST_CASE("sample s begins at token s T; validation is the tail that training do
 }
 
 TEST_CASE("what lies behind the last whole window is its part's tail") {
-  const io::ScratchFolder folder("data_set_tail");
+  const tests::ScratchFolder folder("data_set_tail");
   const auto opened_with = [&](std::int64_t tokens, const std::string& val_fraction) {
     return opened(deck_with(
         {"data.tokens=" + shard_of(folder, tokens), "model.vocab=1000", "data.val_fraction=" + val_fraction}));
@@ -84,7 +84,7 @@ TEST_CASE("what lies behind the last whole window is its part's tail") {
 }
 
 TEST_CASE("too few tokens are refused before anything is made of them") {
-  const io::ScratchFolder folder("data_set_short");
+  const tests::ScratchFolder folder("data_set_short");
   const auto deck = deck_with({"data.tokens=" + shard_of(folder, 4), "model.vocab=1000"});
   const auto refused = [](const data::DataSet& data, const io::Deck& of) {
     data::require_whole_sample(data, of, kSeq);
@@ -100,7 +100,7 @@ TEST_CASE("too few tokens are refused before anything is made of them") {
 }
 
 TEST_CASE("an epoch has the training text of a source repeat times, and validation text once") {
-  const io::ScratchFolder folder("data_set_sources");
+  const tests::ScratchFolder folder("data_set_sources");
   std::string a, b;
   for (int i = 0; i < 400; ++i) a += "a" + std::to_string(i) + " ";
   for (int i = 0; i < 300; ++i) b += "b" + std::to_string(i) + " ";
@@ -147,7 +147,7 @@ TEST_CASE("an epoch has the training text of a source repeat times, and validati
 }
 
 TEST_CASE("a tokenizer with more ids than the model is refused, for shards too") {
-  const io::ScratchFolder folder("data_set_vocab");
+  const tests::ScratchFolder folder("data_set_vocab");
   const auto deck = deck_with({"data.tokens=" + shard_of(folder, 42), "data.tokenizer=bytes", "model.vocab=100"});
   const auto data = opened(deck);
   CHECK(data.vocab == 256);
@@ -177,7 +177,7 @@ TEST_CASE("tokens of text lie in data.cache, or in a folder beside the run that 
   CHECK(data::token_cache_of(deck_with({"data.text=a", "run.dir=/a/lr-2/"})) == "/a/.tokens");
   CHECK(data::token_cache_of(deck_with({"data.text=a", "run.dir=run"})) == ".tokens");
   CHECK(data::token_cache_of(deck_with({"data.text=a", "run.dir=run", "data.cache=/shared"})) == "/shared");
-  const io::ScratchFolder folder("data_set_cache");
+  const tests::ScratchFolder folder("data_set_cache");
   std::string words;
   for (int i = 0; i < 200; ++i) words += "in 2025 ";
   const std::string text = folder.put("text.txt", words);

@@ -8,15 +8,14 @@
 #include <cmath>
 #include <map>
 
+#include <support/thrown.hpp>
 #include "src/data/markov.hpp"
-
-#include <io/thrown.hpp>
 
 namespace kozero::data {
 
 using Catch::Matchers::WithinAbs;
 using Catch::Matchers::WithinRel;
-using io::thrown_by;
+using tests::thrown_by;
 
 namespace {
 

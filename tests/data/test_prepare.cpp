@@ -12,17 +12,16 @@
 #include <kozero/data/prepare.hpp>
 #include <kozero/data/token_cache.hpp>
 #include <kozero/data/token_shard.hpp>
+#include <support/scratch_folder.hpp>
+#include <support/thrown.hpp>
 #include "io/text/tokenizer.hpp"
-
-#include <io/scratch_folder.hpp>
-#include <io/thrown.hpp>
 
 namespace kozero::data {
 
-using io::bytes_of;
 using io::make_tokenizer;
-using io::ScratchFolder;
-using io::thrown_by;
+using tests::bytes_of;
+using tests::ScratchFolder;
+using tests::thrown_by;
 namespace fs = std::filesystem;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::WithinRel;

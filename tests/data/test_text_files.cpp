@@ -8,17 +8,16 @@
 
 #include <kozero/data/text_files.hpp>
 #include <kozero/data/token_shard.hpp>
+#include <support/scratch_folder.hpp>
+#include <support/thrown.hpp>
 #include "src/data/document_formats.hpp"
-
-#include <io/scratch_folder.hpp>
-#include <io/thrown.hpp>
 
 namespace kozero::data {
 
-using io::bytes_of;
-using io::ScratchFolder;
 using io::TextBlock;
-using io::thrown_by;
+using tests::bytes_of;
+using tests::ScratchFolder;
+using tests::thrown_by;
 namespace fs = std::filesystem;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::StartsWith;

@@ -10,19 +10,18 @@
 #include <numeric>
 
 #include <kozero/data/token_shard.hpp>
-
-#include <io/scratch_folder.hpp>
-#include <io/thrown.hpp>
+#include <support/scratch_folder.hpp>
+#include <support/thrown.hpp>
 
 namespace kozero::data {
 
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::EndsWith;
 using Catch::Matchers::StartsWith;
-using io::bytes_of;
 using io::kBlockBytes;
-using io::ScratchFolder;
-using io::thrown_by;
+using tests::bytes_of;
+using tests::ScratchFolder;
+using tests::thrown_by;
 
 namespace {
 

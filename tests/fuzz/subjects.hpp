@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "scratch_folder.hpp"
+#include <support/scratch_folder.hpp>
 
 namespace kozero::tests {
 
@@ -19,6 +19,6 @@ struct Subject {
 };
 
 /// The files lie in `folder`, each whole at first.
-std::vector<Subject> all_subjects(const io::ScratchFolder& folder);
+std::vector<Subject> all_subjects(const ScratchFolder& folder);
 
 }  // namespace kozero::tests

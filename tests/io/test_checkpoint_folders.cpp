@@ -9,16 +9,18 @@
 #include <limits>
 
 #include <kozero/distributed/communicator.hpp>
+#include <support/scratch_folder.hpp>
+#include <support/thrown.hpp>
 #include "io/checkpoint/checkpoint.hpp"
 #include "io/checkpoint/weights_file.hpp"
 #include "io/hdf5/handle.hpp"
 #include "io/posix/system_resources.hpp"
 
-#include "scratch_folder.hpp"
-#include "thrown.hpp"
 #include "weights_case.hpp"
 
 namespace kozero::io {
+
+using namespace tests;
 
 namespace fs = std::filesystem;
 using Catch::Matchers::ContainsSubstring;

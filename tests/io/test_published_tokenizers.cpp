@@ -12,13 +12,14 @@
 
 #include <nlohmann/json.hpp>
 
+#include <support/scratch_folder.hpp>
+#include <support/thrown.hpp>
 #include "io/posix/readable.hpp"
 #include "io/text/tokenizer.hpp"
 
-#include "scratch_folder.hpp"
-#include "thrown.hpp"
-
 namespace kozero::io {
+
+using namespace tests;
 
 using Catch::Matchers::ContainsSubstring;
 using Json = nlohmann::json;

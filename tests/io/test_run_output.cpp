@@ -15,7 +15,8 @@
 #include <vector>
 
 #include <nlohmann/json.hpp>
-
+#include <support/scratch_folder.hpp>
+#include <support/thrown.hpp>
 #include "io/posix/file.hpp"
 #include "io/posix/piped_program.hpp"
 #include "io/posix/readable.hpp"
@@ -25,10 +26,9 @@
 #include "io/run/run_output.hpp"
 #include "io/run/run_status.hpp"
 
-#include "scratch_folder.hpp"
-#include "thrown.hpp"
-
 namespace kozero::io {
+
+using namespace tests;
 
 namespace {
 

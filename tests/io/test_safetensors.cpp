@@ -7,15 +7,18 @@
 #include <filesystem>
 #include <vector>
 
+#include <support/scratch_folder.hpp>
+#include <support/thrown.hpp>
 #include "io/safetensors/float_formats.hpp"
 #include "io/safetensors/reader.hpp"
 #include "io/safetensors/writer.hpp"
 
 #include "safetensors_bytes.hpp"
-#include "scratch_folder.hpp"
-#include "thrown.hpp"
 
 namespace kozero::io {
+
+using namespace tests;
+
 namespace {
 
 std::string folder_refusal(const ScratchFolder& folder) {

@@ -4,13 +4,16 @@
 #include <catch2/catch_test_macros.hpp>
 #include <vector>
 
+#include <support/scratch_folder.hpp>
+#include <support/thrown.hpp>
 #include "io/safetensors/reader.hpp"
 
 #include "safetensors_bytes.hpp"
-#include "scratch_folder.hpp"
-#include "thrown.hpp"
 
 namespace kozero::io {
+
+using namespace tests;
+
 namespace {
 
 struct Hostile {

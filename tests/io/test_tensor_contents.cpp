@@ -11,14 +11,16 @@
 #include <distributed/rank_groups.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/make_communicator.hpp>
+#include <support/thrown.hpp>
 #include <train/groups.hpp>
 #include <train/shared_folder.hpp>
 #include "io/checkpoint/inspection.hpp"
 #include "io/posix/file.hpp"
 
-#include "thrown.hpp"
-
 namespace kozero::io {
+
+using namespace tests;
+
 namespace {
 
 using tests::SharedFolder;

@@ -12,14 +12,15 @@
 
 #include <nlohmann/json.hpp>
 
+#include <support/scratch_folder.hpp>
+#include <support/thrown.hpp>
 #include "io/text/bpe_merges.hpp"
 #include "io/text/bpe_tokenizer.hpp"
 #include "io/text/tokenizer.hpp"
 
-#include "scratch_folder.hpp"
-#include "thrown.hpp"
-
 namespace kozero::io {
+
+using namespace tests;
 
 using Catch::Matchers::ContainsSubstring;
 

@@ -3,11 +3,11 @@
 // test_tuning_file.cpp: a tuning file reads back as it was written; a damaged one is rejected with the reason.
 #include <catch2/catch_test_macros.hpp>
 
+#include <support/thrown.hpp>
 #include "io/deck/tuning_file.hpp"
 
-#include "thrown.hpp"
-
 using namespace kozero::io;
+using namespace kozero::tests;
 
 namespace {
 

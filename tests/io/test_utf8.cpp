@@ -5,12 +5,13 @@
 
 #include <string>
 
+#include <support/thrown.hpp>
 #include "io/posix/readable.hpp"
 #include "io/text/pretokenizer.hpp"
 
-#include "thrown.hpp"
-
 namespace kozero::io {
+
+using namespace tests;
 
 namespace {
 

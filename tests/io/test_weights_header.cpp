@@ -5,15 +5,17 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <kozero/distributed/communicator.hpp>
+#include <support/scratch_folder.hpp>
+#include <support/thrown.hpp>
 #include "io/checkpoint/weights_file.hpp"
-
-#include "scratch_folder.hpp"
-#include "thrown.hpp"
 
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::EndsWith;
 
 namespace kozero::io {
+
+using namespace tests;
+
 namespace {
 
 /// A weights file of one tensor.

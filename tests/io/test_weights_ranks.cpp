@@ -10,13 +10,15 @@
 #include <filesystem>
 
 #include <kozero/distributed/make_communicator.hpp>
+#include <support/thrown.hpp>
 
 #include "src/distributed/group_communicator.hpp"
 
-#include "thrown.hpp"
 #include "weights_case.hpp"
 
 namespace kozero::io {
+
+using namespace tests;
 
 namespace fs = std::filesystem;
 using Catch::Matchers::ContainsSubstring;
