@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_data_set.cpp: which tokens a deck's samples hold, and which decks name no usable data.
+// test_data_set.cpp: the tokens of a deck's samples, and decks without usable data.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -55,7 +55,7 @@ TEST_CASE("sample s begins at token s T; validation is the tail that training do
   const auto data =
       opened(deck_with({"data.tokens=" + shard_of(folder, 42), "model.vocab=1000", "data.val_fraction=0.3"}));
   REQUIRE(data.validation != nullptr);
-  CHECK(data.train->num_samples() == 7);  // of 10 windows
+  CHECK(data.train->num_samples() == 7);  // 7 of 10 windows
   CHECK(data.validation->num_samples() == 3);
   CHECK(sample_of(*data.train, 0) == std::vector<Token>{0, 1, 2, 3, 4});
   CHECK(sample_of(*data.train, 6) == std::vector<Token>{24, 25, 26, 27, 28});
@@ -119,9 +119,9 @@ TEST_CASE("an epoch has the training text of a source repeat times, and validati
   const auto once = opened_with(source(file_a, 1) + "," + source(file_b, 1));
   const auto twice = opened_with(source(file_a, 1) + "," + source(file_b, 2));
   CHECK_THAT(once.description, ContainsSubstring("now in"));
-  CHECK_THAT(twice.description, ContainsSubstring(" from "));  // the same tokens, in another mixture
+  CHECK_THAT(twice.description, ContainsSubstring(" from "));  // a mixture of the same tokens
   const auto all = tokens_of(*once.train_shards);
-  const auto begin_of_b = std::ranges::find(all, Token{'b'}) - all.begin() - 1;  // behind the end-of-text
+  const auto begin_of_b = std::ranges::find(all, Token{'b'}) - all.begin() - 1;  // after the end-of-text
   auto expected = all;
   expected.insert(expected.end(), all.begin() + begin_of_b, all.end());
   CHECK(tokens_of(*twice.train_shards) == expected);
@@ -138,7 +138,7 @@ TEST_CASE("an epoch has the training text of a source repeat times, and validati
   CHECK_THAT(twice.description, ContainsSubstring("; an epoch has 1 x data.source[0] (" + std::to_string(begin_of_b) +
                                                   " tokens), 2 x data.source[1] (" +
                                                   std::to_string(all.size() - begin_of_b) + " tokens)"));
-  CHECK(twice.train_bytes_per_token.value() < 1.0);  // of each token, end-of-text included
+  CHECK(twice.train_bytes_per_token.value() < 1.0);  // counts end-of-text tokens too
   CHECK(data::vocab_of(deck_with({"data.source=[{text=\"a.txt\"}]"})) == 256);
   const auto tiny =
       deck_with({"data.source=[" + source(folder.put("tiny.txt", "abc"), 1) + "]", "data.cache=" + (folder / "cache")});

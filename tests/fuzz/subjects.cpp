@@ -57,7 +57,7 @@ std::string save_checkpoint(const ScratchFolder& folder) {
   return path;
 }
 
-/// As the program reads it: libhdf5 only after the manifest has vouched for the bytes.
+/// Reads as the program does: libhdf5 reads only bytes that agree with the manifest.
 void read_checkpoint(const std::string& path) {
   const auto comm = distributed::make_self_communicator();
   io::verify_checkpoint(*comm, path);
@@ -66,7 +66,7 @@ void read_checkpoint(const std::string& path) {
   io::read_tensor_file(*comm, path + "/" + io::kStateFile, table, {{io::kParameterGroup, mine.shards}});
 }
 
-/// As the program reads it: libhdf5 only after the header has vouched for the bytes.
+/// Reads as the program does: libhdf5 reads only bytes that agree with the header.
 void read_weights_file(const std::string& path) {
   const auto comm = distributed::make_self_communicator();
   io::read_weights_header(path);
@@ -114,7 +114,7 @@ void add_safetensors(std::vector<Subject>& all, const ScratchFolder& folder) {
   all.push_back(subject("config.json", json, [json] { huggingface::read_config(json); }));
 }
 
-/// As the program reads it, kinds and algorithms included.
+/// Reads as the program does, including kinds and algorithms.
 void read_tuning(const std::string& path) {
   constexpr std::int64_t kLargest = 1 << 24;
   kernels::use_product_algorithms(io::parse_tuning(io::read_whole_file(path, kLargest), path).products, path);

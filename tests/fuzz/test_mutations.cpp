@@ -30,7 +30,7 @@ std::uint64_t num_rounds() {
   return given == nullptr ? 300 : std::strtoull(given, nullptr, 10);
 }
 
-/// What is read at the moment, for the alarm.
+/// The subject that is being read, for the alarm's message.
 std::string at_work;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
 void say_hang(int /*signal*/) {
@@ -42,7 +42,7 @@ void say_hang(int /*signal*/) {
   ::_exit(1);
 }
 
-/// What is wrong with the way the file was read, "" where nothing is; counts refusals.
+/// The problem of reading the damaged file; "" if there is none. Counts refusals.
 std::string fault_of(const Subject& subject, const std::string& bytes, std::uint64_t& refused) {
   reset_heap_peak();
   ::alarm(kSeconds);

@@ -63,7 +63,7 @@ TEST_CASE("Qwen2, tied, with biases: transformers' logits") { check_logits("qwen
 
 TEST_CASE("Qwen3, with norms of q and k and wide heads: transformers' logits") { check_logits("qwen3"); }
 
-/// A weights file whose every element has bits of its own, NaNs and denormals among them.
+/// A weights file in which every element has different bits, including NaNs and denormals.
 std::vector<std::uint32_t> write_run(const std::string& path, const ParameterTable& table) {
   std::vector<std::uint32_t> all;
   io::WeightsStream stream(path, table, {.model = "{}"});
@@ -142,7 +142,7 @@ TEST_CASE("import(export(x)) = x in bits: whole, and in shards") {
   }
 }
 
-/// A folder of the first config with one tensor changed.
+/// A folder of the first config with changes.
 class ChangedFolder {
  public:
   ChangedFolder() : config_(configs()[0]) {

@@ -19,7 +19,7 @@ class ConfigFile {
   explicit ConfigFile(Json base) : base_(std::move(base)) {}
 
   model::Config read(const Json& changes) const { return read_config(put(changes)); }
-  /// The refusal behind "PATH: ".
+  /// The error text after "PATH: ".
   std::string refusal(const Json& changes) const {
     const std::string path = put(changes);
     const auto thrown = tests::thrown_by([&] { read_config(path); });

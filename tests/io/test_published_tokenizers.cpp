@@ -28,7 +28,7 @@ namespace {
 
 const std::string kFolder = KOZERO_TOKENIZERS;
 
-/// As Hugging Face shows what was decoded: U+FFFD for each longest part of what could have become a character.
+/// Decoded bytes as Hugging Face shows them: U+FFFD for each maximal subpart of an ill-formed character.
 std::string shown(std::string_view bytes) {
   std::string text;
   while (!bytes.empty()) {
@@ -44,7 +44,7 @@ std::string shown(std::string_view bytes) {
 
 Json small_json() { return Json::parse(bytes_of(kFolder + "/llama3.json")); }
 
-/// The message for a file that was changed, which must be one line that names it.
+/// The error message for a changed file, which must be one line with the file's name.
 std::string refusal(const ScratchFolder& folder, const std::string& bytes) {
   const auto path = folder.put("changed.json", bytes);
   const auto error = thrown_by([&] { make_tokenizer(path); });

@@ -18,7 +18,7 @@ namespace {
 
 struct Hostile {
   std::string bytes;
-  std::string message;  ///< behind "PATH: "
+  std::string message;  ///< after "PATH: "
 };
 
 /// A file with one tensor `a` of the given parts and 16 bytes of data.

@@ -19,7 +19,7 @@ TuningFile of_a_host() {
            {"f32 += bf16 x bf16, 7 x 13 x 5, none none", "AVX-512 BF16"}}};
 }
 
-/// The file's text with the first `was` replaced by `is`.
+/// The file's text with the first occurrence of `was` replaced by `is`.
 std::string changed(const std::string& was, const std::string& is) {
   std::string text = tuning_text(of_a_host());
   const auto at = text.find(was);

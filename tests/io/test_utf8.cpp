@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_utf8.cpp: which bytes are UTF-8, and how text is split into pretokens.
+// test_utf8.cpp: well-formed and ill-formed UTF-8, and how text is split into pretokens.
 #include <catch2/catch_test_macros.hpp>
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_weights_header.cpp: the header of a weights file, and any change of the file that it detects.
+// test_weights_header.cpp: the header of a weights file detects any change of the file.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_trained_weights.cpp: which run a path names.
+// test_trained_weights.cpp: the run, checkpoint or weights file that a path names.
 #include <catch2/catch_test_macros.hpp>
 
 #include <kozero/core/error.hpp>
@@ -57,7 +57,7 @@ TEST_CASE("a bare file name lies in the folder one is in") {
 
 namespace {
 
-/// A checkpoint as far as finding it goes: its manifest.
+/// A checkpoint that can be found: only its manifest.
 void put_checkpoint(const tests::ScratchFolder& scratch, const std::string& run, std::int64_t step) {
   const std::string folder = fs::path(io::checkpoint_folder(run, step)).string();
   io::Manifest manifest;
