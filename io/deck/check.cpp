@@ -21,14 +21,14 @@ std::string shortened(const std::string& text) {
   return text.size() <= kLongest ? text : text.substr(0, kLongest) + "...";
 }
 
-/// Exactly one of these is given.
+/// Lists of keys of which exactly one must be given.
 const std::vector<std::vector<std::string>> kAlternatives = {
     {"data.text", "data.source", "data.tokens", "data.synthetic"},
     {"run.steps", "run.epochs"},
     {"train.global_batch", "train.accumulate"},
 };
 
-/// A key that is read only where another has one of these values (as TOML).
+/// A key that is read only if the key `choice` has one of these values (as TOML).
 struct ReadWhere {
   std::string key;
   std::string choice;
@@ -37,7 +37,7 @@ struct ReadWhere {
 
 using Part = Architecture::Part;
 
-/// A key of the model that the architectures with holds(architecture) read.
+/// A key of the model that is read only by the architectures for which holds(architecture) is true.
 template <class Holds>
 ReadWhere where_architecture(const std::string& key, const Holds& holds) {
   ReadWhere rule{key, "model.arch", {}};
@@ -85,7 +85,7 @@ bool on_command_line(const Deck& deck, const std::string& key) {
 
 std::string text_of(const Deck& deck, const std::string& key) { return text_in(deck, *find_row(key)); }
 
-/// "optim.lr = 1e-4", with "(default)" where the user did not say it.
+/// "optim.lr = 1e-4", with "(default)" if the user did not give the key.
 std::string beside(const Deck& deck, const std::string& key) {
   return key + " = " + text_of(deck, key) + (deck.is_set(key) ? "" : " (default)");
 }
@@ -108,10 +108,11 @@ void check_alternatives(Deck& deck, const std::vector<std::string>& keys) {
                    "); accepted is one of " + joined(keys) + "; remove the others");
 }
 
+bool is_fulfilled(const Deck& deck, const ReadWhere& rule) { return holds(rule.values, text_of(deck, rule.choice)); }
+
 void check_read(Deck& deck, const ReadWhere& rule) {
-  const std::string value = text_of(deck, rule.choice);
   const DeckRow& row = *find_row(rule.key);
-  if (holds(rule.values, value) || holds_default(deck, row)) return;
+  if (is_fulfilled(deck, rule) || holds_default(deck, row)) return;
   if (on_command_line(deck, rule.choice) && !on_command_line(deck, rule.key)) {
     reset(deck, row);
   } else {
@@ -121,7 +122,7 @@ void check_read(Deck& deck, const ReadWhere& rule) {
   }
 }
 
-/// Keys of offloading are read where anything is offloaded.
+/// zero.offload_dir and zero.offload_mib are read only if optimizer state or parameters are offloaded.
 void check_offload(Deck& deck) {
   if (deck.zero.offload_optimizer != "none" || deck.zero.offload_parameters != "none") return;
   for (const char* key : {"zero.offload_dir", "zero.offload_mib"}) {
@@ -136,7 +137,7 @@ void check_offload(Deck& deck) {
   }
 }
 
-/// A run's folder is named in log lines, in the lines with which runs go on, and in scripts.
+/// Log lines, the printed commands that resume a run, and scripts contain the name of a run's folder.
 void check_run_dir(const Deck& deck) {
   if (escaped(deck.run.dir) == deck.run.dir) return;
   refuse_value(deck, "run.dir", "it holds a control character; accepted: a path without control characters");
@@ -279,6 +280,11 @@ std::string origin_of(const Deck& deck, const std::string& key) {
 std::string did_you_mean(const std::string& given, const std::vector<std::string>& names) {
   const std::string nearest = nearest_name(given, names.data(), names.data() + names.size());
   return nearest.empty() ? "" : "; did you mean " + nearest + "?";
+}
+
+bool is_read(const Deck& deck, const std::string& key) {
+  return std::ranges::all_of(kReadWhere,
+                             [&](const ReadWhere& rule) { return rule.key != key || is_fulfilled(deck, rule); });
 }
 
 void check_deck(Deck& deck) {

@@ -11,27 +11,30 @@
 
 namespace kozero::io {
 
-/// Throws Error(deck) with a text that no line break or overlong value can leave one line.
+/// Throws Error(deck) with a one-line text; an overlong `what` is shortened.
 [[noreturn]] void refuse(const std::string& where, const std::string& what, const std::string& why);
 
-/// The same about a key of a read deck: its origin, its value.
+/// The same about a key of a deck, with the key's origin and value.
 [[noreturn]] void refuse_value(const Deck& deck, const std::string& key, const std::string& why);
 
-/// The same about a key that is not there.
+/// The same about a key that was not given.
 [[noreturn]] void refuse_missing(const Deck& deck, const std::string& key, const std::string& why);
 
 /// The origin of a key that an override gave.
 inline constexpr const char* kCommandLine = "command line";
 
-/// Where a key's value came from, or the deck's file.
+/// The origin of a key's value; the deck's file if the key was not given.
 std::string origin_of(const Deck& deck, const std::string& key);
 
 /// "; did you mean NAME?", or "" if no name is near.
 std::string did_you_mean(const std::string& given, const std::vector<std::string>& names);
 
-/// Checks what no single key can tell: keys that are missing, contradict each other or do nothing together. Throws
-/// Error(deck) at the first contradiction. If the command line chooses (optim.kind=sgd), keys of the file
-/// that the choice leaves without meaning (optim.betas) fall back to their defaults instead.
+/// Whether the key has an effect beside the deck's other keys: optim.betas has none with optim.kind = "sgd".
+bool is_read(const Deck& deck, const std::string& key);
+
+/// Checks the keys against each other. Throws Error(deck) at the first key that is missing, contradicts another, or has
+/// no effect beside another. If the other key is on the command line (optim.kind=sgd), a key of the file that then has
+/// no effect (optim.betas) gets its default instead.
 void check_deck(Deck& deck);
 
 }  // namespace kozero::io

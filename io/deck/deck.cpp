@@ -38,7 +38,7 @@ std::string text_of_file(const std::string& path) {
   }
 }
 
-/// Of two overrides of one key the second counts.
+/// Adds a note if an earlier override gave the same key another value.
 void note_repetition(const Given& given, Deck& deck) {
   const DeckRow* row = find_row(given.key());
   if (row == nullptr || !deck.is_set(row->key) || deck.origins.at(row->key) != given.origin) return;
@@ -47,7 +47,7 @@ void note_repetition(const Given& given, Deck& deck) {
                        text_in(deck, *row));
 }
 
-/// Whether a preset defines the key: the sizes, and, of a published model, all that its files say about the network.
+/// Whether a preset defines the key: the sizes and, for a published model, every key of the network.
 bool is_shape_of(const Preset& preset, const std::string& key) {
   static const std::set<std::string> kSizes = {"model.layers",   "model.dim",      "model.heads",
                                                "model.kv_heads", "model.head_dim", "model.ffn"};
@@ -57,7 +57,7 @@ bool is_shape_of(const Preset& preset, const std::string& key) {
   return section_of(key) == "model" && kOfTraining.count(key) == 0;
 }
 
-/// A preset of the command line replaces the whole shape that the file gives; the file's other keys stay.
+/// A preset on the command line replaces the whole shape that the file gives. The file's other keys stay.
 void replace_shape(const std::string& preset_of_file, Deck& deck) {
   const Preset* preset = find_preset(deck.model.preset);
   if (preset == nullptr || origin_of(deck, "model.preset") != kCommandLine) return;
@@ -80,7 +80,7 @@ void replace_shape(const std::string& preset_of_file, Deck& deck) {
                        (keeps_seq ? "; model.seq = " + std::to_string(deck.model.seq) + " stays" : ""));
 }
 
-/// What the user did not say and another key decides.
+/// Sets the keys that the user did not give and that follow from another key.
 void complete(Deck& deck) {
   if (!deck.is_set("run.dir")) deck.run.dir = "runs/" + std::filesystem::path(deck.source).stem().string();
   const Preset* preset = find_preset(deck.model.preset);
@@ -107,7 +107,8 @@ constexpr const char* kResolvedHeading = "# The resolved deck of a run";
 
 bool names_tokenizer_kind(const Deck& deck) { return deck.data.tokenizer == "bytes" || deck.data.tokenizer == "bpe"; }
 
-/// Points a relative path to the folder above the deck's, where it is there and not in the current directory.
+/// If a relative path exists only relative to the folder above the deck's, not in the current directory, changes it to
+/// that path.
 void find_path(const std::string& source, std::string& path) {
   namespace fs = std::filesystem;
   const auto above = (fs::path(source).parent_path() / ".." / path).lexically_normal();
@@ -120,8 +121,8 @@ bool is_truth_value(const DeckRow& row) {
   return std::holds_alternative<bool*>(row.value_in(deck));
 }
 
-/// Whether a key has no value of its own: the default means "not given", or the preset decides. A truth value always
-/// is one.
+/// Whether a resolved deck omits the key: it was not given, and its default means "not given" or the preset decides.
+/// true or false is always written unless the preset decides.
 bool is_left_out(const Deck& deck, const DeckRow& row) {
   if (deck.is_set(row.key)) return false;
   const bool preset_decides = section_of(row.key) == "model" && deck.model.preset != "none";
@@ -129,7 +130,7 @@ bool is_left_out(const Deck& deck, const DeckRow& row) {
          (!row.default_text.empty() && !is_truth_value(row) && holds_default(deck, row));
 }
 
-/// A file's name may hold what TOML allows in no comment: line breaks, bytes that are no UTF-8.
+/// Replaces characters that TOML does not allow in a comment, such as line breaks, which a file's name may have.
 std::string comment(std::string text) {
   for (char& letter : text) {
     if (letter < ' ' || letter > '~') letter = '?';

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // deck.hpp: the input deck, every key with its type and default, and where each value came from.
 //   defaults  <-  the deck's TOML file  <-  overrides "section.key=value" of the command line
-// A Deck that read_deck returns is checked: types, ranges, contradictions. What only the machine or the data can tell
-// (ranks present, files, a preset's shape) is checked by whoever opens them. schema.cpp says what each key means.
-// Of keys that exclude each other, one on the command line replaces the one in the file.
+// A Deck that read_deck returns is checked: types, ranges, contradictions. Properties of the machine and the data (the
+// number of ranks, files) and a preset's shape are checked where they are used. schema.cpp says what each key means.
+// If two keys exclude each other, one on the command line replaces one in the file.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -37,20 +37,20 @@ class WordOrNumber {
 struct RunKeys {
   std::string dir;  ///< not given: runs/ and the deck's name
   std::int64_t seed = 1;
-  std::int64_t steps = 0;   ///< 0: not given, epochs is
-  std::int64_t epochs = 0;  ///< 0: not given, steps is
+  std::int64_t steps = 0;   ///< 0: not given (epochs is given)
+  std::int64_t epochs = 0;  ///< 0: not given (steps is given)
   std::int64_t ranks = 1;
-  std::int64_t threads = 0;  ///< 0: not given, the cores shared out
+  std::int64_t threads = 0;  ///< 0: not given; the cores are shared evenly
   std::string device = "auto";
   std::string products = "fastest";
-  std::string tuning = "none";  ///< products go by the rule
+  std::string tuning = "none";  ///< none: products use the default algorithms
   bool deterministic = true;
   double max_minutes = 0;
   std::vector<std::string> stop_signals = {"SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP"};
   std::int64_t check_every = 0;
 };
 
-/// Llama 3's stretching of the rotary angles, {type = "llama3", factor = ...}; factor 1 is "none".
+/// Llama 3's scaling of the rotary angles, {type = "llama3", factor = ...}; factor 1 is "none".
 struct RopeScalingKeys {
   double factor = 1;
   double low_freq_factor = 1;
@@ -58,7 +58,7 @@ struct RopeScalingKeys {
   std::int64_t original_seq = 8192;
 };
 
-/// A 0 in layers ... seq is "not given": the preset's, or derived.
+/// A 0 in layers ... seq means "not given": the value is the preset's or is derived.
 struct ModelKeys {
   std::string arch = "gpt2";
   std::string preset = "none";
@@ -75,7 +75,7 @@ struct ModelKeys {
   double dropout = 0;
   double rope_theta = 10000;
   RopeScalingKeys rope_scaling;
-  bool qkv_bias = false;  ///< not given: whether the architecture always has it, and so below
+  bool qkv_bias = false;  ///< not given: whether the architecture always has it; the same for qk_norm
   bool qk_norm = false;
   double norm_eps = 1e-5;
   std::string init = "random";
@@ -101,9 +101,9 @@ struct DataKeys {
 };
 
 struct TrainKeys {
-  std::int64_t global_batch = 0;  ///< 0: not given, accumulate is
+  std::int64_t global_batch = 0;  ///< 0: not given (accumulate is given)
   std::int64_t micro_batch = 4;
-  std::int64_t accumulate = 0;  ///< 0: not given, derived from global_batch
+  std::int64_t accumulate = 0;  ///< 0: not given; derived from global_batch
   std::int64_t base_ranks = 1;
   std::string batch_scaling = "none";
   std::string precision = "f32";
@@ -117,7 +117,7 @@ struct TrainKeys {
   std::int64_t eval_batches = 20;
 };
 
-/// Of a number for which 0 is a value of its own.
+/// "Not given" for a number that may be 0.
 inline constexpr std::int64_t kNotGiven = -1;
 
 /// The defaults are those of language model pre-training (Brown et al. 2020, arXiv:2005.14165).
@@ -129,8 +129,8 @@ struct OptimKeys {
   double weight_decay = 0.1;
   double momentum = 0;
   std::string schedule = "cosine";
-  std::int64_t warmup_steps = kNotGiven;  ///< derived from the run's steps
-  std::int64_t decay_steps = 0;           ///< 0: not given, to the last step
+  std::int64_t warmup_steps = kNotGiven;  ///< not given: derived from the run's steps
+  std::int64_t decay_steps = 0;           ///< 0: not given; the decay ends at the last step
   double min_lr = 0;
   std::vector<std::string> freeze;
 };
@@ -139,7 +139,7 @@ struct ZeroKeys {
   std::int64_t stage = 0;
   std::string accumulation = "ordered";
   bool overlap = true;
-  double bucket_mib = 16;  ///< 0: a block is a unit
+  double bucket_mib = 16;  ///< 0: each block is a unit
   std::int64_t prefetch_units = 1;
   WordOrNumber shard_group = "all";
   std::string offload_optimizer = "none";
@@ -179,34 +179,35 @@ struct Deck {
   CommKeys comm;
   CheckpointKeys checkpoint;
   LogKeys log;
-  bool plans_for_gpus = false;                 ///< of a plan: its run is on GPUs, whatever this build computes on
+  bool plans_for_gpus = false;                 ///< for a plan: the planned run is on GPUs, whether or not this build is
   int ranks_per_node = 0;                      ///< ranks on each node of this job; 0: unknown or unequal
   std::string source;                          ///< the file it was read from
   std::map<std::string, std::string> origins;  ///< "zero.stage" -> "a.toml:12" or "command line"; absent: the default
-  std::vector<std::string> notes;              ///< what was accepted and looks like a slip, one line each
+  std::vector<std::string> notes;              ///< accepted values that look like mistakes, one line each
 
   /// Whether the user gave the key, in the file or on the command line.
   [[nodiscard]] bool is_set(const std::string& key) const { return origins.count(key) != 0; }
 };
 
-/// Reads, completes and checks a deck. Relative paths under data are taken from the current directory, or, where
-/// nothing is there, from the folder above the deck's own (of inputs/x.toml: the tree's top).
-/// Throws Error(deck): one line with file and line, key, value, what is accepted and, for a wrong name, the nearest.
+/// Reads, completes and checks a deck. Relative paths of data, tokenizer and tuning file are relative to the current
+/// directory or, if they do not exist there, to the folder above the deck's own (for inputs/x.toml: the tree's top).
+/// Throws Error(deck): one line with file and line, key, value, the accepted values and, for a wrong name, the nearest
+/// accepted name.
 Deck read_deck(const std::string& path, const std::vector<std::string>& overrides = {});
 
 /// The same for a deck's text; `source` is the name that messages give it.
 Deck parse_deck(const std::string& text, const std::string& source, const std::vector<std::string>& overrides = {});
 
-/// The whole deck as TOML, each value's origin in a comment behind it. Reading it again gives the same deck.
+/// The whole deck as TOML, each value followed by its origin in a comment. Reading it again gives the same deck.
 std::string resolved_text(const Deck& deck);
 
-/// Writes resolved_text to a file, behind `heading` as comments, one per line. Throws Error(write) naming it.
+/// Writes `heading` as comments, one per line, and resolved_text to a file. Throws Error(write) naming it.
 void write_resolved(const Deck& deck, const std::string& path, const std::vector<std::string>& heading = {});
 
-/// One line per key, equal on two ranks exactly if their decks say the same; origins are left out.
+/// One line per key, without origins. Equal on two ranks if and only if their decks have the same values.
 std::string fingerprint(const Deck& deck);
 
-/// The first key in which two fingerprints differ, with both values ("zero.stage: 1 and 2"); "" where none does.
+/// The first key in which two fingerprints differ, with both values ("zero.stage: 1 and 2"); "" if none does.
 std::string first_difference(const std::string& a, const std::string& b);
 
 }  // namespace kozero::io

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// peer_words.cpp: names of keys and values in other programs (transformers, nanoGPT, DeepSpeed, PyTorch), and ours.
-// They are not accepted; messages and `kozero keys WORD` suggest ours for them.
+// peer_words.cpp: our names for keys and values of other programs (transformers, nanoGPT, DeepSpeed, PyTorch).
+// Decks do not accept the other names; messages and `kozero keys WORD` suggest ours.
 #include <algorithm>
 #include <array>
 
@@ -92,7 +92,7 @@ constexpr std::array kKeys = {
     Word{"cpu_offload", "zero.offload_optimizer"},
 };
 
-/// A value of one of our keys.
+/// Another program's name for a value of our key.
 struct Value {
   const char* key;
   const char* theirs;

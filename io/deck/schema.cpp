@@ -43,9 +43,9 @@ constexpr auto kLog = &in<&Deck::log, Value>;
 
 /// A truth value.
 Accepted truth() { return {}; }
-/// Any text but "", described as `what`.
+/// Any text other than "", described as `what`.
 Accepted text(std::string what) { return {.what = std::move(what)}; }
-/// Any texts but "", or an empty list.
+/// A list of texts other than "", or an empty list.
 Accepted list_or_none(std::string what) { return {.what = std::move(what), .or_none = true}; }
 Accepted from(double low) { return {.low = low}; }
 Accepted from_to(double low, double high) { return {.low = low, .high = high}; }
@@ -53,21 +53,21 @@ Accepted above(double low) { return {.low = low, .low_open = true}; }
 Accepted fraction() { return {.low = 0, .high = 1, .high_open = true}; }
 Accepted words(std::vector<std::string> all) { return {.words = std::move(all)}; }
 
-/// A key whose value changes the bits of a run that resumes.
+/// Marks a key whose value changes the bits of a resumed run.
 DeckRow bits(DeckRow row, Effect effect = Effect::bits) {
   row.effect = effect;
   return row;
 }
 
-/// One of the keys that a first reader needs.
+/// Marks a key that `kozero keys` lists without --all.
 DeckRow first(DeckRow row) {
   row.is_first = true;
   return row;
 }
 
 constexpr double kMany = 1e12;           // steps, epochs: far beyond any run, far below overflow
-constexpr double kWide = 1 << 24;        // widths and counts whose products must fit 64 bits
-constexpr double kMostValidation = 0.5;  // more is a slip: the run would train on the smaller part
+constexpr double kWide = 1 << 24;        // widths and counts: their products must fit in 64 bits
+constexpr double kMostValidation = 0.5;  // with more, the run would train on the smaller part
 constexpr double kMostTogether = 64;     // units gathered ahead, blocks recomputed together
 constexpr const char* kShape = "the preset's";
 
@@ -106,7 +106,7 @@ std::vector<DeckRow> run_rows() {
   };
 }
 
-/// What a flag means that is not given: "true for gpt2, else false".
+/// The default of a flag that depends on the architecture: "true for gpt2, else false".
 template <class Holds>
 std::string true_for(const Holds& holds) {
   return "true for " + joined(architectures_where(holds)) + ", else false";

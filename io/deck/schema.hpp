@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // schema.hpp: the table of deck keys: type, accepted values, default and meaning of each key.
-// Decks are read, checked, written and documented from this table. A row is a key: its member of a Deck (which gives
-// the type), the accepted values, its default. To add a key, add a member to deck.hpp and a row to schema.cpp. To add a
-// list of tables, add a struct of its keys and a vector of them to deck.hpp, the vector to DeckValue, and the columns
-// and a row to schema.cpp.
+// Decks are read, checked, written and documented from this table. A row describes a key: its member of a Deck, which
+// has the key's type and default, and the accepted values. To add a key, add a member to deck.hpp and a row to
+// schema.cpp. To add a list of tables, add a struct of its keys and a vector of them to deck.hpp, the vector to
+// DeckValue, and the columns and a row to schema.cpp.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -22,7 +22,7 @@ namespace kozero::io {
 using DeckValue = std::variant<bool*, std::int64_t*, double*, std::string*, WordOrNumber*, std::vector<std::string>*,
                                std::array<double, 2>*, RopeScalingKeys*, std::vector<SourceKeys>*>;
 
-/// The value as TOML that reads back to the same bits: 12, 1e-4, "gpt2", ["a", "b"].
+/// The value as TOML; reading it gives the same bits: 12, 1e-4, "gpt2", ["a", "b"].
 std::string toml_text(DeckValue value);
 
 std::string toml_number(double value);
@@ -36,9 +36,9 @@ std::string bracketed(const std::vector<std::string>& words);
 
 inline constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
-/// The accepted values: a range for numbers (each number of a pair), a set of words for texts; words empty: any text,
-/// of which messages say `what` it is; of a list of tables, `what` is its key. Words and a range: one of the words, or
-/// a whole number.
+/// The accepted values. For a number, or each number of a pair: a range. For a text: one of `words`; if `words` is
+/// empty, any text, described in messages as `what`. For a word or number: one of `words`, or an integer in the range.
+/// For a list of tables, `what` is its key.
 struct Accepted {
   double low = -kNoLimit;
   double high = kNoLimit;
@@ -46,20 +46,23 @@ struct Accepted {
   bool high_open = false;
   std::vector<std::string> words = {};
   std::string what = {};
-  bool or_none = false;  ///< of lists: an empty list too
+  bool or_none = false;  ///< for a list: an empty list is accepted too
 };
 
-/// What another value does to a run that resumes: nothing, or nothing that CheckpointRecord does not tell (model, data,
-/// exactness); other bits; other bits if the learning rate depends on the run's length.
-enum class Effect { none, bits, length };
+/// The effect on the bits of a resumed run if the value is not that of the checkpoint.
+enum class Effect {
+  none,   ///< none, or one that CheckpointRecord reports by itself (model, data, exactness)
+  bits,   ///< other bits
+  length  ///< other bits if the learning rate depends on the run's length
+};
 
 struct DeckRow {
   std::string key;               ///< "zero.stage"
-  DeckValue (*value_in)(Deck&);  ///< where it lies
+  DeckValue (*value_in)(Deck&);  ///< the key's member
   Accepted accepted;
   std::string help;
-  std::string default_text = "";  ///< what a missing key means if the Deck's default does not say it
-  bool is_first = false;          ///< one of the keys that a first reader needs
+  std::string default_text = "";  ///< the meaning of a missing key, if the Deck's default does not say it
+  bool is_first = false;          ///< listed by `kozero keys` without --all
   Effect effect = Effect::none;
 };
 
@@ -70,7 +73,7 @@ struct ListColumn {
   DeckValue (*value_in)(Keys&);  ///< the member of one table
   Accepted accepted;
   std::string help;
-  bool is_needed = false;  ///< each table gives it
+  bool is_needed = false;  ///< required in each table
 };
 
 /// The columns of a list, chosen by the type of its tables.
@@ -81,7 +84,7 @@ concept ListTable = requires(const Keys& keys) {
   columns_of(keys);
 };
 
-/// A column in words; the key is "data.source[].text".
+/// The texts that document a column; its key is "data.source[].text".
 struct ColumnInWords {
   std::string key, help, accepted, default_text;
 };
@@ -89,7 +92,7 @@ struct ColumnInWords {
 /// The columns of the row's list; empty for other rows.
 std::vector<ColumnInWords> columns_in_words(const DeckRow& row);
 
-/// Our key for what another program calls so ("hidden_size" -> "model.dim"), our value for its value of our key
+/// Our key for another program's key ("hidden_size" -> "model.dim"), and our value of a key for another program's value
 /// ("zero.offload_optimizer", "cpu" -> "host"); "" if there is none (peer_words.cpp).
 std::string key_of_peer(const std::string& word);
 std::string value_of_peer(const std::string& key, const std::string& word);
@@ -116,14 +119,14 @@ bool accepts(const DeckRow& row, DeckValue value);
 std::string accepted_values(const Accepted& accepted, DeckValue value);
 std::string accepted_values(const DeckRow& row);
 
-/// What a key's number counts, which its name ends with: a value with a unit ("512MiB", "10min") is accepted too.
+/// The unit of a key's number, given by the end of its name. A value with a unit ("512MiB", "10min") is accepted too.
 enum class Unit { none, mib, seconds, minutes };
 Unit unit_of(const DeckRow& row);
 
-/// The number that a text with a unit means for the row; nothing if it has no unit or is no such text.
+/// A text with a unit as a number in the row's unit; nullopt if the row has no unit or the text is not such a value.
 std::optional<double> number_with_unit(const DeckRow& row, const std::string& text);
 
-/// "the preset's", "1e-4": what a missing key means.
+/// The meaning of a missing key: "the preset's", "1e-4".
 std::string default_of(const DeckRow& row);
 
 /// The value of a row in a deck, as TOML.

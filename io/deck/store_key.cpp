@@ -13,9 +13,9 @@
 namespace kozero::io {
 namespace {
 
-constexpr double kExact = 0x1p53;  // whole numbers below it are exact in a double
+constexpr double kExact = 0x1p53;  // integers below it are exact in a double
 
-/// Stores a TOML value of the member's own type; false if the value has another type. Integers may be written as 1e3.
+/// Stores a TOML value in a member; false if the value has another type. Integers may be written as 1e3.
 struct Store {
   const toml::node& node;
 
@@ -81,7 +81,7 @@ struct Store {
     return value != nullptr;
   }
 
-  /// One key of the table under rope_scaling; false if there is none.
+  /// Stores one key of the table rope_scaling; false if there is no such key or its value has another type.
   bool member(std::string_view key, RopeScalingKeys& out) const {
     std::string type;
     if (key == "type") return (*this)(&type) && type == "llama3";
@@ -152,8 +152,8 @@ std::string nearest_word(const DeckRow& row, const toml::node& value) {
   return text == nullptr ? "" : did_you_mean(text->get(), row.accepted.words);
 }
 
-/// The value, or the number that a text with a unit means: "1GiB" is 1024 for zero.offload_mib. What must be an integer
-/// is rounded down.
+/// The value; if it is a text with a unit, the number in the row's unit: "1GiB" is 1024 for zero.offload_mib. For
+/// integers the number is rounded down.
 std::shared_ptr<toml::node> in_units_of(const DeckRow& row, const std::shared_ptr<toml::node>& value) {
   const auto* text = value->as_string();
   const auto number = text == nullptr ? std::nullopt : number_with_unit(row, text->get());
@@ -207,7 +207,7 @@ void store_table(const Given& given, const std::string& key, const toml::table& 
   }
 }
 
-/// Stores a list of tables; false if the value is none.
+/// Stores a list of tables; false if the value is not one.
 template <ListTable Keys>
 bool store_tables(const Given& given, std::vector<Keys>& out) {
   const toml::array* array = given.value->as_array();

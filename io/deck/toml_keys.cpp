@@ -21,7 +21,7 @@ std::string trimmed(std::string_view text) {
   return std::string(text.substr(first, text.find_last_not_of(" \t\r") - first + 1));
 }
 
-/// "run" of "[run]  # comment" and of "[[run]]", "" if the line is no header.
+/// "run" for "[run]  # comment" and for "[[run]]"; "" if the line is not a header.
 std::string header_in(const std::string& line) {
   const std::size_t begin = line.starts_with("[[") ? 2 : 1;
   const auto end = line.find(']');
@@ -29,13 +29,13 @@ std::string header_in(const std::string& line) {
   return is_header ? trimmed(std::string_view(line).substr(begin, end - begin)) : "";
 }
 
-/// A key or a [section] that a text has a second time.
+/// A key or a [section] that occurs twice in a text.
 struct Repetition {
   std::string name;  ///< "run.steps", "[run]"
   std::size_t first_line = 0;
 };
 
-/// The repetition that `wanted`, counted from 1, is the second line of; nothing where it repeats no line before.
+/// The repetition if line `wanted`, counted from 1, repeats a key or section of an earlier line.
 std::optional<Repetition> repetition_at(const std::string& text, std::size_t wanted) {
   std::map<std::string, std::size_t> first_lines;
   std::size_t tables_of_lists = 0;
@@ -48,7 +48,7 @@ std::optional<Repetition> repetition_at(const std::string& text, std::size_t wan
     const std::string header = header_in(line);
     std::string name;
     if (!header.empty() && line.starts_with("[[")) {
-      section = header + "[" + std::to_string(tables_of_lists++) + "]";  // each has keys of its own
+      section = header + "[" + std::to_string(tables_of_lists++) + "]";  // each table has its own keys
     } else if (!header.empty()) {
       section = header;
       name = "[" + header + "]";
@@ -62,7 +62,7 @@ std::optional<Repetition> repetition_at(const std::string& text, std::size_t wan
   return std::nullopt;
 }
 
-/// The length of the TOML string at the front of `text`, its quotes included; to the end if it is not closed.
+/// The length of the TOML string at the front of `text`, including its quotes; to the end if it is not closed.
 std::size_t string_length(std::string_view text) {
   const bool is_literal = text[0] == '\'';
   const std::string quotes(text.starts_with(is_literal ? "\'\'\'" : "\"\"\"") ? 3 : 1, text[0]);
@@ -96,12 +96,12 @@ toml::table parsed(const std::string& text, const std::string& source) {
   }
 }
 
-/// The node of a table, which lives as long as the node is used. A copy would lose the line.
+/// A pointer to a node that keeps its table alive. A copy of the node would have no line.
 std::shared_ptr<toml::node> inside(const std::shared_ptr<toml::table>& table, toml::node& node) {
   return {table, &node};
 }
 
-/// The value of "key = TEXT", where TEXT is one TOML value and nothing more.
+/// The text as one TOML value; nullopt if it is anything else.
 std::optional<Given> value_of(const std::string& text) {
   if (line_too_deep(text)) return std::nullopt;
   try {
@@ -113,7 +113,7 @@ std::optional<Given> value_of(const std::string& text) {
   }
 }
 
-/// "[a, b]" for "[\"a\", \"b\"]": a list of words that stand without quotes, as a shell leaves them.
+/// A list whose words have lost their quotes in a shell: [a, b] is read as ["a", "b"].
 std::optional<Given> list_of_words(const std::string& text) {
   if (text.size() < 2 || text.front() != '[' || text.back() != ']') return std::nullopt;
   std::string list;

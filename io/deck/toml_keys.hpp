@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // toml_keys.hpp: the keys that a TOML text or an override gives, and how a given key is stored in a Deck.
 // Throws Error(deck) with file and line, key and value.
-// This header needs toml++ and is therefore included by sources of this folder only.
+// Included only by sources of this folder, since it includes toml++.
 #pragma once
 #include <toml++/toml.h>
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace kozero::io {
 struct Given {
   std::string section;                ///< "" for a key outside any section
   std::string name;                   ///< "" for a section without keys
-  std::shared_ptr<toml::node> value;  ///< within its document, so that the nodes of a table know their lines
+  std::shared_ptr<toml::node> value;  ///< inside its document, so that the nodes of a table have their lines
   std::string origin;                 ///< "a.toml:12" or "command line"
 
   [[nodiscard]] std::string key() const {
@@ -28,10 +28,10 @@ struct Given {
 };
 
 /// The keys of a deck's text, by line. A table inside a section is a Given whose value is a table.
-/// Throws Error(deck) with the line where the text is no TOML.
+/// Throws Error(deck) with the line if the text is not TOML.
 std::vector<Given> given_in_text(const std::string& text, const std::string& source);
 
-/// The key of "section.key=value": the value as TOML, or what is no TOML as a string.
+/// The key of "section.key=value". A value that is not TOML is taken as a string.
 Given given_in_override(const std::string& override_text);
 
 /// A value for messages: 5, "adam", [1, 2], {a = 1}, a date.
@@ -39,12 +39,12 @@ std::string shown(const toml::node& value);
 
 constexpr int kDeepest = 32;
 
-/// The line at which brackets nest, or a dotted key has parts, beyond kDeepest; nothing for a shallow text. toml++
-/// recurses, so texts of users are looked at before they are parsed.
+/// The first line at which more than kDeepest brackets are open or a dotted key has more than kDeepest parts; nullopt
+/// if there is none. toml++ recurses, so a user's text is checked before it is parsed.
 std::optional<std::size_t> line_too_deep(const std::string& text);
 
-/// Stores the value in the member of its key's row and notes its origin. For an empty section there is nothing to
-/// store. Throws Error(deck) if there is no such section or key, or if the row does not accept the value.
+/// Stores the value in the member of its key's row and records its origin. Does nothing for an empty section. Throws
+/// Error(deck) if there is no such section or key, or if the row does not accept the value.
 void apply_given(const Given& given, Deck& deck);
 
 }  // namespace kozero::io

@@ -32,7 +32,7 @@ toml::table parsed(const std::string& text, const std::string& path) {
   }
 }
 
-/// Messages repeat the file's texts, on one line.
+/// Returns the text, which messages repeat; refuses control characters, so that a message stays on one line.
 std::string one_line(const std::string& text, const std::string& where) {
   if (on_one_line(text) != text) refuse_file(where, "a text has a control character: " + toml_string(text));
   return text;

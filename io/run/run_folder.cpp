@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // run_folder.cpp: flock(2) on the folder's lock file, and the choice of a free folder name.
+// A holder may remove or replace the locked folder or file. So after taking the locks, RunLock checks whether the names
+// still denote the locked folder and file, and begins again if not.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -21,9 +23,6 @@
 #include "io/run/run_status.hpp"
 
 namespace kozero::io {
-
-// A holder may remove or replace the locked folder or file. So after taking the locks, RunLock checks whether the names
-// still denote the locked folder and file, and begins again if not.
 
 namespace fs = std::filesystem;
 

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// bpe_merges.cpp: applying merges takes O(n log n) for n bytes; learning touches only the pretokens that change.
+// bpe_merges.cpp: applying merges takes O(n log n) for n bytes. Learning changes only the pretokens that contain the
+// joined pair, and a heap with stale entries gives the next pair.
 #include <algorithm>
 #include <functional>
 #include <queue>
@@ -19,9 +20,10 @@ std::uint64_t key_of(Token left, Token right) {
   return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32) | static_cast<std::uint32_t>(right);
 }
 
-/// A pretoken while it is merged: its tokens as a doubly linked list over the positions of their first bytes.
+/// An element of the doubly linked list of a pretoken's tokens. The index of an element is the position of its first
+/// byte.
 struct Link {
-  Token token;  // kNone: joined into a token on its left
+  Token token;  // kNone: now part of a token to its left
   std::int32_t previous, next;
 };
 
@@ -51,7 +53,7 @@ struct Word {
 
 struct PairRecord {
   std::int64_t count = 0;
-  std::vector<std::uint32_t> words;  // that hold the pair, or held it once
+  std::vector<std::uint32_t> words;  // that contain the pair or did earlier
 };
 
 struct PairHash {
@@ -81,7 +83,7 @@ class MergeLearner {
     queue_changed();
   }
 
-  /// The pair to join next; false where none is met twice.
+  /// The pair to join next; false if no pair occurs twice.
   bool best(Merge& pair) {
     while (!queue_.empty()) {
       const Queued top = queue_.top();
@@ -125,7 +127,7 @@ class MergeLearner {
     tokens.resize(end);
   }
 
-  /// Adds (sign +1) or takes away the word's pairs.
+  /// Adds the word's pairs to the counts, or subtracts them (sign -1).
   void count_pairs(std::uint32_t word, int sign) {
     const auto& tokens = words_[word].tokens;
     for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
@@ -150,7 +152,7 @@ class MergeLearner {
   std::vector<Word> words_;
   std::unordered_map<Merge, PairRecord, PairHash> records_;
   std::priority_queue<Queued> queue_;
-  std::vector<Merge> changed_;  // since the queue was fed
+  std::vector<Merge> changed_;  // since the last call of queue_changed
 };
 
 }  // namespace

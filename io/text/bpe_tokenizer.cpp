@@ -16,7 +16,7 @@ namespace {
 
 unsigned char byte_at(std::string_view text, std::size_t index) { return static_cast<unsigned char>(text[index]); }
 
-/// Cuts text at added tokens, appends their ids, and hands on what is between them.
+/// Appends the ids of the added tokens in the text and calls rest() with each part of the text between them.
 template <class Rest>
 void between(const AddedTokens& added, std::string_view text, std::vector<Token>& tokens, const Rest& rest) {
   for (std::size_t start = 0; start < text.size();) {
@@ -30,9 +30,9 @@ void between(const AddedTokens& added, std::string_view text, std::vector<Token>
 constexpr std::int64_t kBlockBytes = std::int64_t{1} << 18;
 constexpr std::int64_t kSampleBytes = std::int64_t{64} << 20;
 constexpr std::size_t kMaxPretokens = std::size_t{1} << 20;
-constexpr std::size_t kMaxPretokenBytes = 64;  // longer ones (rows of a table, base64) teach no words
+constexpr std::size_t kMaxPretokenBytes = 64;  // longer pretokens (rows of a table, base64) are not words
 
-/// Drops the rarest pretokens until half the room is free.
+/// Drops the rarest pretokens until at most half of kMaxPretokens are left.
 void prune(PretokenCounts& counts) {
   for (std::int64_t rarest = 1; counts.size() > kMaxPretokens / 2; rarest *= 2) {
     std::erase_if(counts, [&](const auto& entry) { return entry.second <= rarest; });
@@ -76,7 +76,7 @@ AddedTokens::AddedTokens(std::vector<std::pair<std::string, Token>> tokens) : to
 
 AddedTokens::Match AddedTokens::longest_at(std::string_view text, std::size_t begin) const {
   Match best{begin, begin, -1};
-  auto low = tokens_.begin(), high = tokens_.end();  // those that agree with the text so far
+  auto low = tokens_.begin(), high = tokens_.end();  // the tokens that match the text so far
   for (std::size_t length = 0; low != high; ++length) {
     if (low->first.size() == length) {
       best = {begin, begin + length, low->second};
@@ -128,7 +128,7 @@ std::vector<Token> BpeTokenizer::encode_text(std::string_view text, bool add_pre
   std::vector<Token> tokens;
   tokens.reserve(text.size() / 3);
   between(added_, text, tokens, [&](std::string_view rest) {
-    // A blank is missing only at the very front of text that goes on: behind an added token a new text begins.
+    // encode_rest omits the prefix space only at the front of the text: after an added token a new text begins.
     encode_unnormalized(rest, rest.data() == text.data() ? add_prefix_space : add_prefix_space_, tokens);
   });
   return tokens;

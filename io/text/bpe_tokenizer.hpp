@@ -1,8 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // bpe_tokenizer.hpp: the byte-level BPE tokenizer, its added tokens, and its training on a corpus.
-//    text -> added tokens | rest -> normalizer -> pretokens -> bytes -> merges -> ids
-// Ids agree with Hugging Face's tokenizers. The same corpus gives the same trained tokenizer on every machine.
+//    text   -> added tokens | rest -> normalizer -> pretokens (split pattern) -> bytes -> merges -> ids
+//    corpus -> form C, if the split requires it -> pretokens -> counts -> merges
+// Ids agree with Hugging Face's tokenizers, without the tokens that a post-processor puts around a text. The same
+// corpus gives the same trained tokenizer on every machine.
 #pragma once
 #include <array>
 #include <string>
@@ -17,10 +19,10 @@
 
 namespace kozero::io {
 
-// Tokens that are written out in the text, such as <|endoftext|>, and are found before it is split.
-//   "one<|endoftext|>two"  ->  at 3, the id of <|endoftext|>            leftmost first, of those the longest
-// Sorted texts, narrowed byte by byte: at each position the time is that of the part that matches.
-
+/// Tokens that are written out in the text, such as <|endoftext|>, and are found before the text is split.
+///   "one<|endoftext|>two"  ->  at 3, the id of <|endoftext|>            the leftmost match; if several, the longest
+/// The texts are sorted and the search narrows them byte by byte, so its time at a position is proportional to the
+/// number of bytes that match.
 class AddedTokens {
  public:
   /// None of the texts may be empty.
@@ -29,31 +31,27 @@ class AddedTokens {
   [[nodiscard]] bool empty() const { return tokens_.empty(); }
   struct Match {
     std::size_t begin, end;
-    Token id;  ///< -1, and begin = end = text.size(), where none follows
+    Token id;  ///< -1, and begin = end = text.size(), if there is no match
   };
-  /// The first one that begins at or after `start`.
+  /// The first match that begins at or after `start`.
   [[nodiscard]] Match find(std::string_view text, std::size_t start) const;
 
  private:
   [[nodiscard]] Match longest_at(std::string_view text, std::size_t begin) const;
 
   std::vector<std::pair<std::string, Token>> tokens_;  ///< sorted by text
-  std::array<bool, 256> begins_{};                     ///< the bytes that some token begins with
+  std::array<bool, 256> begins_{};                     ///< whether a token begins with this byte
 };
-
-// Byte-level byte-pair encoding, as a tokenizer.json describes it.
-//   text -> added tokens | rest -> normalizer -> pretokens (split pattern) -> bytes -> merges -> ids
-// Encodes as Hugging Face's tokenizers without the tokens that a post-processor would put around the text; decodes to
-// the bytes, special tokens written out. Bytes that are not UTF-8, which Hugging Face's do not take, are pretokens of
-// their own.
 
 struct TokenizerJson;
 
+/// Byte-level byte-pair encoding, as a tokenizer.json describes it. decode writes special tokens out. Bytes that are
+/// not UTF-8, which Hugging Face's tokenizers do not accept, are pretokens of their own.
 class BpeTokenizer : public Tokenizer {
  public:
   /// From the bytes of a tokenizer.json. Throws Error(input) naming `path` and what is wrong.
   BpeTokenizer(const std::string& path, std::string json_text);
-  /// From learned merges and the split that they were learned with.
+  /// From learned merges and the split with which they were learned.
   BpeTokenizer(const std::vector<Merge>& merges, const PublishedSplit& split);
 
   [[nodiscard]] std::vector<Token> encode(std::string_view text) const override;
@@ -78,19 +76,15 @@ class BpeTokenizer : public Tokenizer {
   SplitPattern pattern_;
   MergeRules rules_;
   std::vector<std::string> bytes_of_;                  ///< what each id decodes to
-  std::unordered_map<std::string_view, Token> whole_;  ///< pretokens that are tokens whatever the merges make of them
+  std::unordered_map<std::string_view, Token> whole_;  ///< TokenizerJson::whole
   bool nfc_, add_prefix_space_;
   Token end_of_text_;
   std::vector<Token> closing_;
   mutable PretokenCache cache_;
 };
 
-// A byte-level BPE tokenizer learned from a corpus.
-//   corpus -> form C, if the split is on it -> pretokens -> counts -> merges
-// Memory grows with the number of different pretokens: if there are too many, rare ones are dropped; of a large corpus
-// every k-th block is read. The same corpus gives the same tokenizer on every machine.
-
-/// A tokenizer of at most `vocab` ids, learned from at most 64 MiB of the corpus.
+/// A tokenizer of at most `vocab` ids, learned from at most 64 MiB of the corpus: every k-th block of a larger corpus.
+/// Memory grows with the number of different pretokens; if there are too many, the rarest are dropped.
 BpeTokenizer train_bpe(const Corpus& corpus, int vocab, const PublishedSplit& split);
 
 }  // namespace kozero::io

@@ -18,7 +18,7 @@ namespace kozero::io {
 
 namespace {
 
-/// The lead byte of U+0300: everything below is in form C, and ASCII never joins what stands before it.
+/// The lead byte of U+0300, the first combining mark. Characters below it are in form C already.
 constexpr unsigned char kFirstLead = 0xCC;
 
 bool may_change(char byte) { return static_cast<unsigned char>(byte) >= kFirstLead; }
@@ -39,7 +39,7 @@ struct Range {
   std::int32_t first, last;
 };
 
-/// Marks with a combining class, or that compose, since Unicode 10 to 15.
+/// Marks of Unicode 10 to 15 that have a combining class or compose.
 constexpr std::array<Range, 38> kLaterMarks = {
     {{0x7FD, 0x7FD},     {0x898, 0x89F},     {0x8CA, 0x8D3},     {0x9FE, 0x9FE},     {0xC3C, 0xC3C},
      {0xD3B, 0xD3C},     {0xEBA, 0xEBA},     {0x1715, 0x1715},   {0x1ABF, 0x1ACE},   {0x1DF6, 0x1DFA},
@@ -60,7 +60,7 @@ bool is_later_mark(std::string_view character) {
   return range != kLaterMarks.end() && range->first <= code;
 }
 
-/// Appends any bytes: stretches in form C, and as they are, later marks and what is not UTF-8.
+/// Appends any bytes in form C, except later marks and bytes that are not UTF-8, which are appended unchanged.
 void append_stretch(std::string_view text, std::string& out) {
   std::size_t end = 0;
   while (end < text.size()) {
@@ -84,7 +84,7 @@ std::string pcre2_text(int code) {
   return reinterpret_cast<const char*>(text.data());
 }
 
-/// The expression with \s and \S by Unicode's White_Space: PCRE2's own \s counts U+180E, which Oniguruma's does not.
+/// Replaces \s and \S by Unicode's White_Space property: PCRE2's \s includes U+180E, and Oniguruma's does not.
 std::string with_unicode_space(std::string expression) {
   for (std::size_t at = 0; (at = expression.find('\\', at)) != std::string::npos; at += 2) {
     const char letter = at + 1 < expression.size() ? expression[at + 1] : '\0';
@@ -135,7 +135,8 @@ std::string to_nfc(std::string_view text) {
   out.reserve(text.size());
   for (auto rest = text.begin(); rest != text.end();) {
     auto first = std::find_if(rest, text.end(), may_change);
-    if (first != text.end() && first != rest) {  // with the character that it may join
+    // Starts at an ASCII character, since ASCII never composes with what is before it.
+    if (first != text.end() && first != rest) {
       for (--first; first != rest && !is_ascii(*first);) --first;
     }
     out.append(rest, first);
@@ -188,7 +189,7 @@ SplitPattern::SplitPattern(const std::string& expression) : compiled_(std::make_
   if (compiled_->code == nullptr) {
     throw Error(Failure::input, "split pattern: " + pcre2_text(problem) + " at offset " + std::to_string(offset));
   }
-  // Where this build of PCRE2 has no just-in-time compiler the call fails and matching interprets: only slower.
+  // If PCRE2 was built without its just-in-time compiler, the call fails and matching is only slower.
   pcre2_jit_compile(compiled_->code, PCRE2_JIT_COMPLETE);
   compiled_->match = pcre2_match_data_create(1, nullptr);
   require(compiled_->match != nullptr, "split pattern: out of memory");
@@ -202,7 +203,7 @@ SplitPattern::Range SplitPattern::find(std::string_view text, std::size_t start)
   const int result = pcre2_match(compiled_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), start,
                                  PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, compiled_->match, nullptr);
   if (result == PCRE2_ERROR_NOMATCH) return {text.size(), text.size()};
-  // 0 means that groups found no room: the whole match is there all the same.
+  // 0 means that there was no room for the groups; the whole match is stored even then.
   if (result < 0) throw Error(Failure::input, "split pattern: " + pcre2_text(result));
   const PCRE2_SIZE* range = pcre2_get_ovector_pointer(compiled_->match);
   return {range[0], range[1]};

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // pretokenizer.hpp: the steps of byte-level BPE before the merges.
-//    text -> Unicode normal form C -> pretokens (split pattern) -> bytes as visible characters
+//    text -> Unicode normalization form C -> pretokens (split pattern) -> bytes as visible characters
 // Every byte of the text is in exactly one pretoken.
 #pragma once
 #include <array>
@@ -12,25 +12,18 @@
 
 namespace kozero::io {
 
-// Unicode normalization form C (canonical composition), which Qwen's tokenizers apply to their text.
-//   "e" U+0301  ->  U+00E9            text that is already composed, such as ASCII and Latin-1, is left as it is
-// Unicode Standard Annex 15; by utf8proc. As Hugging Face's tokenizers, whose tables are those of Unicode 9: marks that
-// came later keep their position.
-
-/// The text in form C. Bytes that are not UTF-8 are kept, and nothing composes across them.
+/// The text in Unicode normalization form C (canonical composition), which Qwen's tokenizers use.
+///   "e" U+0301  ->  U+00E9            text that is already composed, such as ASCII and Latin-1, does not change
+/// Bytes that are not UTF-8 are kept, and nothing composes across them. Follows Hugging Face's tokenizers, whose tables
+/// are those of Unicode 9: marks that were added later keep their position. Unicode Standard Annex 15; by utf8proc.
 std::string to_nfc(std::string_view text);
-
-// Text cut into the pretokens inside which byte-level BPE merges: a regular expression (PCRE2, Unicode
-// classes), applied from left to right. Every byte is in exactly one pretoken: what the expression does not match, and
-// each run of bytes that are not UTF-8, is a pretoken of its own.
-//   PretokenSplitter splitter(pattern, text);  for (std::string_view pretoken; splitter.next(pretoken);) ...
 
 /// GPT-2's expression: contractions, letters, digits, other marks, each with one leading blank, and white space.
 /// Radford et al. 2019, encoder.py.
 extern const char* const kGpt2Split;
 
-/// How a published tokenizer splits text. PCRE2 cuts with these expressions as Oniguruma does, for which they were
-/// written; with other expressions it may not.
+/// The split pattern of a published tokenizer. These expressions were written for Oniguruma. PCRE2 gives the same
+/// pretokens for them, but may not for other expressions.
 struct PublishedSplit {
   const char* name;
   const char* expression;
@@ -41,15 +34,16 @@ extern const std::array<PublishedSplit, 4> kPublishedSplits;
 /// The split with this name; "": GPT-2's. Throws Error(internal) for an unknown name.
 const PublishedSplit& published_split(const std::string& name);
 
+/// A regular expression (PCRE2, Unicode classes).
 class SplitPattern {
  public:
-  /// Throws Error(input) with PCRE2's message and the offset where the expression is malformed.
+  /// Throws Error(input) with PCRE2's message and the offset of the problem if the expression is malformed.
   explicit SplitPattern(const std::string& expression);
   ~SplitPattern();
   SplitPattern(SplitPattern&&) noexcept;
   SplitPattern& operator=(SplitPattern&&) noexcept;
 
-  /// The first match in well-formed UTF-8 `text` at or after `start`, as [begin, end); end <= begin where there is
+  /// The first match in well-formed UTF-8 `text` at or after `start`, as [begin, end); end <= begin if there is
   /// none.
   struct Range {
     std::size_t begin, end;
@@ -61,6 +55,9 @@ class SplitPattern {
   std::unique_ptr<Compiled> compiled_;
 };
 
+/// Cuts text into pretokens, from left to right; byte-level BPE merges only inside a pretoken. Text that the pattern
+/// does not match, and each run of bytes that are not UTF-8, is a pretoken of its own.
+///   PretokenSplitter splitter(pattern, text);  for (std::string_view pretoken; splitter.next(pretoken);) ...
 class PretokenSplitter {
  public:
   PretokenSplitter(const SplitPattern& pattern, std::string_view text) : pattern_(pattern), text_(text) {}
@@ -76,14 +73,12 @@ class PretokenSplitter {
   std::size_t valid_end_ = 0;  ///< [position_, valid_end_) is well-formed UTF-8
 };
 
-// GPT-2's way to write any bytes as visible text, used in tokenizer files.
-//   visible Latin-1 bytes (! to ~, 0xA1-0xAC, 0xAE-0xFF) stand for themselves, the k-th other byte for U+0100 + k
-// Radford et al. 2019, encoder.py, bytes_to_unicode.
-
-/// The bytes, each as its visible character, in UTF-8.
+/// The bytes as visible text in UTF-8, one character per byte, as tokenizer files have them.
+///   visible Latin-1 bytes (! to ~, 0xA1-0xAC, 0xAE-0xFF) stay as they are; the k-th other byte becomes U+0100 + k
+/// Radford et al. 2019, encoder.py, bytes_to_unicode.
 std::string to_visible(std::string_view bytes);
 
-/// The bytes that `visible` stands for, or nothing where it holds another character.
+/// The inverse of to_visible; nullopt if `visible` has a character that stands for no byte.
 std::optional<std::string> from_visible(std::string_view visible);
 
 }  // namespace kozero::io

@@ -1,6 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// sentencepiece_tokenizer.cpp: reads a SentencePiece model, and encodes and decodes with it.
+// sentencepiece_tokenizer.cpp: checks a SentencePiece model, and encodes and decodes with it.
+//   ModelProto (protobuf): 1 pieces {1 text, 2 score, 3 type}  2 trainer {3 kind, 24 blanks behind words}
+//   3 normalizer {2 character map, 4 fewer blanks, 5 blanks become U+2581}  5 denormalizer
+// Format: sentencepiece_model.proto; darts-clone for the layout of the units of the character map's double-array trie.
 #include <sentencepiece_processor.h>
 #include <algorithm>
 #include <cmath>
@@ -17,9 +20,9 @@ namespace kozero::io {
 
 namespace {
 
-constexpr std::string_view kBlank = "\xE2\x96\x81";  // U+2581, which stands for a blank in pieces
+constexpr std::string_view kBlank = "\xE2\x96\x81";  // U+2581, which represents a blank in pieces
 
-/// A field of a protobuf message: its number, and its bytes where it has a length or a fixed width.
+/// A field of a protobuf message: its number, and its bytes if it has a length or a fixed width.
 struct Field {
   std::uint64_t number;
   std::uint64_t wire;  // 0 varint, 1 eight bytes, 2 with length, 5 four bytes
@@ -62,7 +65,7 @@ class Checker {
     refuse("cut off or malformed");
   }
 
-  /// Takes a field from the front.
+  /// Removes the first field from `bytes` and returns it.
   Field next(std::string_view& bytes) const {
     const std::uint64_t tag = varint(bytes);
     Field field{tag >> 3, tag & 7, {}, 0};
@@ -121,7 +124,7 @@ class Checker {
 
   void read_normalizer(std::string_view bytes) {
     keeps_characters_ = !check_map_of(bytes);
-    keeps_blanks_ = false;  // as the format's defaults have it
+    keeps_blanks_ = false;  // the format's default
     bool shows_blanks = true;
     while (!bytes.empty()) {
       const Field field = next(bytes);
@@ -131,7 +134,7 @@ class Checker {
     keeps_blanks_ = keeps_blanks_ && shows_blanks;
   }
 
-  /// Whether a normalizer has a character map.
+  /// Returns whether a normalizer has a character map.
   bool check_map_of(std::string_view bytes) const {
     bool has_map = false;
     while (!bytes.empty()) {
@@ -143,7 +146,8 @@ class Checker {
     return has_map;
   }
 
-  /// The map: the size of the trie in bytes, the trie, then texts that each end with a byte 0.
+  /// The map has the size of the trie in bytes, the trie, and texts that each end with a byte 0. Refuses the map unless
+  /// every transition of the trie stays inside it and every value is the offset of a text.
   void check_character_map(std::string_view map) const {
     const auto word = [&](std::size_t offset) {
       std::uint32_t value = 0;
@@ -182,7 +186,7 @@ std::vector<Token> ids_of(const sentencepiece::SentencePieceProcessor& processor
   return tokens;
 }
 
-/// Where the text's first word, with the blanks before it, ends.
+/// The end of the text's first word, including the blanks before it.
 std::size_t first_word(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(' ');
   return begin == std::string_view::npos ? text.size() : std::min(text.find(' ', begin), text.size());
@@ -222,7 +226,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(const std::string& path, std::str
 SentencePieceTokenizer::~SentencePieceTokenizer() = default;
 
 std::vector<Token> SentencePieceTokenizer::encode(std::string_view text) const {
-  // A U+2581 of the text's own is as good as a blank, but no word is cut there.
+  // The library treats a U+2581 in the text as a blank, but first_word does not cut there.
   if (!word_by_word_ || text.find(kBlank) != std::string_view::npos) return ids_of(*processor_, text);
   std::size_t end = first_word(text);
   std::vector<Token> tokens = ids_of(*processor_, text.substr(0, end));
@@ -234,7 +238,8 @@ std::vector<Token> SentencePieceTokenizer::encode(std::string_view text) const {
   return tokens;
 }
 
-/// The word begins with a blank, which the library puts in its place before any text but the empty one.
+/// `word` begins with a blank. The library is given the rest, since it puts a blank before any text except an empty
+/// one.
 void SentencePieceTokenizer::encode_word(std::string_view word, std::vector<Token>& tokens) const {
   if (cache_.find(word, tokens)) return;
   std::vector<Token> ids = ids_of(*processor_, word.substr(1));
@@ -245,7 +250,7 @@ void SentencePieceTokenizer::encode_word(std::string_view word, std::vector<Toke
 
 std::vector<Token> SentencePieceTokenizer::encode_rest(std::string_view text) const {
   if (!blank_before_text_) return encode(text);
-  if (text.starts_with(' ')) return encode(text.substr(1));  // the model puts one in its place
+  if (text.starts_with(' ')) return encode(text.substr(1));  // the model adds a blank in its place
   auto tokens = encode(text);
   if (!tokens.empty() && tokens.front() == blank_) tokens.erase(tokens.begin());
   return tokens;

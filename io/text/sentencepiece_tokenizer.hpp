@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // sentencepiece_tokenizer.hpp: a SentencePiece model, unigram or BPE, through its library.
 // Ids and text are the library's: the model's normalizer applies, control symbols have no text, and bytes that are not
-// UTF-8 become U+FFFD. Documents begin with the model's <s>, else with its </s>. Where words are apart
-// (check_sentencepiece), the library sees each word once and a cache knows it after that: the same ids, several times
-// as fast. Kudo, Richardson 2018, arXiv:1808.06226.
+// UTF-8 become U+FFFD. Documents begin with the model's <s> or, if it has none, with its </s>. If words can be encoded
+// one by one (check_sentencepiece), a cache keeps the ids of words that the library has encoded: the same ids, several
+// times as fast. Kudo, Richardson 2018, arXiv:1808.06226.
 #pragma once
 #include <memory>
 #include <string>
@@ -18,24 +18,18 @@ class SentencePieceProcessor;
 
 namespace kozero::io {
 
-// A SentencePiece model's bytes, checked before the library reads them.
-//   ModelProto (protobuf): 1 pieces {1 text, 2 score, 3 type}  2 trainer {3 kind, 24 blanks behind words}
-//   3 normalizer {2 character map, 4 fewer blanks, 5 blanks become U+2581}  5 denormalizer
-// The library follows the character map's double-array trie without bounds; here every transition is shown to stay
-// inside and every value to point at a text that ends. Kudo, Richardson 2018, arXiv:1808.06226,
-// sentencepiece_model.proto; darts-clone for the layout of the trie's units.
-
-/// Whether a file is such a model rather than JSON.
+/// Whether a file is a SentencePiece model rather than JSON.
 bool looks_like_sentencepiece(std::string_view bytes);
 
-/// Whether words can be encoded one by one, each with the blanks before it, and give the ids of the whole text: the
-/// model merges by rank (BPE), leaves characters and blanks as they are, and no piece goes on from a word into a blank.
-/// Throws Error(input) naming `path` and what is wrong.
+/// Checks a model's bytes before the library reads them, since the library follows the character map's trie without
+/// bounds checks. Returns whether words can be encoded one by one, each with the blanks before it, with the ids of the
+/// whole text: the model is BPE, keeps characters and blanks, and no piece has a blank after a word.
+/// Throws Error(input) naming `path` and the problem.
 bool check_sentencepiece(const std::string& path, std::string_view bytes);
 
 class SentencePieceTokenizer : public Tokenizer {
  public:
-  /// From the bytes of a .model file. Throws Error(input) naming `path` and what is wrong.
+  /// From the bytes of a .model file. Throws Error(input) naming `path` and the problem.
   SentencePieceTokenizer(const std::string& path, std::string model);
   ~SentencePieceTokenizer() override;
 
@@ -52,9 +46,9 @@ class SentencePieceTokenizer : public Tokenizer {
  private:
   void encode_word(std::string_view word, std::vector<Token>& tokens) const;
 
-  std::string model_;  ///< saved as it came
+  std::string model_;  ///< as it was read; save writes it
   std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
-  Token blank_;             ///< of a blank alone, or -1
+  Token blank_;             ///< the id of a single blank, or -1
   bool blank_before_text_;  ///< a text gets a blank before it
   bool word_by_word_;
   mutable PretokenCache cache_;

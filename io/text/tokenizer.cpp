@@ -33,8 +33,7 @@ constexpr std::int64_t kMaxFileBytes = std::int64_t{128} << 20;
                   (near.empty() ? "" : "; did you mean \"" + near + "\"?"));
 }
 
-/// A file of any kind. A SentencePiece model begins with the tag of its first piece, which is a line's end: what else
-/// begins with white space or a brace is JSON.
+/// The tokenizer of a file of any supported kind.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
   std::string bytes = read_whole_file(path, kMaxFileBytes);
   if (looks_like_sentencepiece(bytes)) return std::make_unique<SentencePieceTokenizer>(path, std::move(bytes));
@@ -53,7 +52,7 @@ std::string escaped(const char* format, unsigned value) {
   return text;
 }
 
-/// A well-formed character, or the escape of a control character.
+/// The character, which is well-formed; escaped if it is a control character.
 std::string shown(std::string_view character) {
   const auto first = static_cast<unsigned char>(character[0]);
   if (character.size() == 1 && (first < 0x20 || first == 0x7F) && first != '\n' && first != '\t') {
@@ -123,7 +122,7 @@ StreamedText::StreamedText(const Tokenizer& tokenizer, const std::vector<Token>&
 std::string StreamedText::add(Token token) {
   window_.push_back(token);
   const std::string text = tokenizer_.decode(window_);
-  // A tokenizer that gives characters, not bytes, has a U+FFFD where the bytes of a character are still coming.
+  // A tokenizer that decodes to characters gives U+FFFD until all bytes of a character are there.
   const bool waits = text.size() <= shown_ || text.ends_with(kReplacement);
   if (waits && window_.size() < kLongestWindow) return "";
   const std::string added = text.size() <= shown_ ? "" : text.substr(shown_);

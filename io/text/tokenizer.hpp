@@ -1,10 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // tokenizer.hpp: the tokenizer interface, incremental decoding, the byte tokenizer, and a cache of encoded pretokens.
-//    decode(encode(bytes)) == bytes        for every byte sequence, UTF-8 or not, if the tokenizer loses nothing
-// A normalizer, an added blank and SentencePiece change the text. Each document of a corpus begins with end_of_text(),
-// as in llm.c's shards. Special tokens that are written out in the text become their ids, as the published tokenizers
-// do by default. make_tokenizer makes the tokenizer that a deck names. One object serves one thread.
+//    decode(encode(bytes)) == bytes        for every byte sequence, UTF-8 or not
+// This does not hold for tokenizers that change the text: by a normalizer, an added blank or SentencePiece. Each
+// document of a corpus begins with end_of_text(), as in llm.c's shards. Special tokens that are written out in the text
+// become their ids, as the published tokenizers do by default. make_tokenizer makes the tokenizer that a deck names.
+// One object serves one thread.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -24,8 +25,8 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
   [[nodiscard]] virtual std::vector<Token> encode(std::string_view text) const = 0;
-  /// The tokens of text that goes on from earlier text of the same document, cut as DocumentReader cuts: without what
-  /// the tokenizer puts before a text.
+  /// The tokens of text that continues earlier text of the same document, cut as DocumentReader cuts: without the blank
+  /// that the tokenizer puts before a text.
   [[nodiscard]] virtual std::vector<Token> encode_rest(std::string_view text) const { return encode(text); }
   /// Throws Error(input) for an id outside [0, vocab_size()).
   [[nodiscard]] virtual std::string decode(std::span<const Token> tokens) const = 0;
@@ -45,16 +46,16 @@ class Tokenizer {
 /// N of "bpe:N"; nothing if the spec has another form. Throws Error(deck) with the accepted set.
 std::optional<int> bpe_size(const std::string& spec);
 
-/// What `data.tokenizer` asks for: "bytes"; "bpe:N", trained on `corpus` to at most N ids, with the published split of
-/// this name (pretokenizer.hpp); or the path of a saved one, of a Hugging Face tokenizer.json (tokenizer_json.hpp) or
-/// of a SentencePiece model. Throws Error(deck) with the accepted set, Error(input) for a file that is malformed or not
-/// supported.
+/// The tokenizer named by `data.tokenizer`: "bytes"; "bpe:N", trained on `corpus` to at most N ids, with the published
+/// split of this name (pretokenizer.hpp); or the path of a saved tokenizer, a Hugging Face tokenizer.json
+/// (tokenizer_json.hpp) or a SentencePiece model. Throws Error(deck) with the accepted values, Error(input) for a file
+/// that is malformed or not supported.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, const Corpus* corpus = nullptr,
                                           const std::string& split = "");
 
 /// Bytes -> whole UTF-8 characters, for text that is shown while it is generated. Ill-formed bytes become U+FFFD (one
-/// for each maximal part, Unicode 15, section 3.9); control characters other than newline and tab become \x1b, those
-/// from U+0080 on \u009b. Bytes that the next bytes may complete are held back until finish().
+/// per maximal subpart, Unicode 15, section 3.9). Control characters other than newline and tab are escaped: \x1b, and
+/// \u009b from U+0080 on. Bytes of an incomplete character are held back until more bytes follow, or until finish().
 class ReadableText {
  public:
   enum class Controls { escaped, kept };
@@ -75,7 +76,7 @@ class ReadableText {
 /// Tokens -> the text that each adds to the tokens before it, through a ReadableText.
 class StreamedText {
  public:
-  /// Goes on from `prompt`, whose tokens are `before`. `tokenizer` outlives it.
+  /// Continues a text whose tokens are `before`. `tokenizer` outlives the object.
   StreamedText(const Tokenizer& tokenizer, const std::vector<Token>& before, ReadableText::Controls controls);
 
   std::string add_text(std::string_view bytes) { return readable_.add(bytes); }
@@ -85,13 +86,14 @@ class StreamedText {
  private:
   const Tokenizer& tokenizer_;
   ReadableText readable_;
-  /// tokens whose text depends on each other: a blank between words, the bytes of a character
+  /// the last tokens, decoded together because their text depends on each other: a blank between words, a character's
+  /// bytes
   std::vector<Token> window_;
   std::size_t shown_ = 0;  // bytes of the window's text
 };
 
-/// A token is a byte, the vocabulary is 256. Byte 0, which text does not contain, is also end-of-text: documents are
-/// separated without a 257th id, and a byte 0 in the input still round-trips.
+/// Each byte is a token; the vocabulary has 256. Byte 0, which text does not contain, is also end-of-text, so documents
+/// are separated without a 257th id. A byte 0 in the input still round-trips.
 class ByteTokenizer : public Tokenizer {
  public:
   [[nodiscard]] std::vector<Token> encode(std::string_view text) const override;
@@ -106,8 +108,8 @@ class ByteTokenizer : public Tokenizer {
   static std::string hugging_face_text();
 };
 
-/// The tokens of earlier pretokens: words repeat, so most pretokens need no merging. A fixed table of slots of one
-/// cache line, each with the last short pretoken that was assigned to it: 4 MiB, without growth or allocation.
+/// The tokens of earlier pretokens: words repeat, so most pretokens need no merging. The table has a fixed number of
+/// slots of one cache line, 4 MiB in all. Each slot has the last short pretoken that was assigned to it.
 class PretokenCache {
  public:
   PretokenCache() : slots_(kNumSlots) {}

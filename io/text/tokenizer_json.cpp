@@ -22,12 +22,12 @@ constexpr std::int64_t kMaxIds = 1 << 20;
   throw Error(Failure::input, path + ": " + reason);
 }
 
-/// An id, or -1 for what is none.
+/// The id, or -1 if the value is not an id.
 std::int64_t id_from(const nlohmann::json& value) {
   return value.is_number_unsigned() && value.get<std::uint64_t>() < kMaxIds ? value.get<std::int64_t>() : -1;
 }
 
-/// The two parts of a merge; empty ones where it has another form.
+/// The two parts of a merge; empty if it has another form.
 std::pair<std::string, std::string> parts_of(const nlohmann::json& merge) {
   if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
     return {merge[0].get<std::string>(), merge[1].get<std::string>()};
@@ -62,7 +62,7 @@ std::vector<MergeRule> read_merges(const std::string& path, const nlohmann::json
 
 using Json = nlohmann::json;
 
-/// Reads one file; every refusal names it.
+/// Reads one file; every error names it.
 class Reader {
  public:
   Reader(std::string path, const Json& json) : path_(std::move(path)), json_(json) {}
@@ -90,7 +90,7 @@ class Reader {
  private:
   [[noreturn]] void refuse(const std::string& reason) const { throw Error(Failure::input, path_ + ": " + reason); }
 
-  /// A member that may be absent: null then.
+  /// The member, or null if it is absent.
   static const Json& member(const Json& object, const char* name) {
     static const Json kNull;
     const auto found = object.is_object() ? object.find(name) : object.end();
@@ -104,7 +104,7 @@ class Reader {
     return value.get<bool>();
   }
 
-  /// A part's steps: those of a Sequence (in its member `list`), or itself; none for null.
+  /// The steps of a part: those in the member `list` of a Sequence, else the part itself; none for null.
   std::vector<Json> steps(const char* part, const char* list) const {
     const Json& value = member(json_, part);
     if (value.is_null()) return {};
@@ -205,7 +205,7 @@ class Reader {
     }
   }
 
-  /// What the post-processor puts before a text; else the best known name among the added tokens.
+  /// The token that the post-processor puts before a text, else the first of kNames that has an id, else -1.
   Token end_of_text(const BpeVocabulary& vocabulary) const {
     for (const Json& step : steps("post_processor", "processors")) {
       const Json& single = member(step, "single");
@@ -223,7 +223,7 @@ class Reader {
     return -1;
   }
 
-  /// By the names that published models end a text or a turn with.
+  /// end_of_text, and the tokens with which published models end a text or a turn.
   std::vector<Token> closing_tokens(const BpeVocabulary& vocabulary) const {
     std::vector<Token> tokens;
     if (read_.end_of_text >= 0) tokens.push_back(read_.end_of_text);
@@ -244,7 +244,7 @@ using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* kEndOfText = "<|endoftext|>";
 
-/// What the ids of bytes and merges stand for, as visible text.
+/// The visible text of each id of the bytes and merges.
 std::vector<std::string> visible_of(const std::vector<Merge>& merges) {
   std::vector<std::string> visible;
   for (int byte = 0; byte < 256; ++byte) visible.push_back(to_visible(std::string(1, static_cast<char>(byte))));
@@ -256,7 +256,7 @@ std::vector<std::string> visible_of(const std::vector<Merge>& merges) {
   return visible;
 }
 
-/// ByteLevel, which cuts as GPT-2 does, or a Split before it.
+/// ByteLevel alone, which splits as GPT-2 does, or a Split before it.
 OrderedJson pre_tokenizer_json(const PublishedSplit& split, OrderedJson byte_level) {
   if (split.expression == kGpt2Split) return byte_level;
   byte_level["use_regex"] = false;
@@ -265,11 +265,11 @@ OrderedJson pre_tokenizer_json(const PublishedSplit& split, OrderedJson byte_lev
   return {{"type", "Sequence"}, {"pretokenizers", OrderedJson::array({step, byte_level})}};
 }
 
-/// `end_of_text` follows as an added token; "" for none.
+/// The text of a tokenizer.json. `end_of_text` is an added token after the merges' tokens; "" for none.
 std::string written(const std::vector<Merge>& merges, const PublishedSplit& split, const std::string& end_of_text) {
   const auto visible = visible_of(merges);
   OrderedJson vocab = OrderedJson::object(), pairs = OrderedJson::array();
-  auto& entries = vocab.get_ref<OrderedJson::object_t&>();  // known to differ: not searched, as operator[] would
+  auto& entries = vocab.get_ref<OrderedJson::object_t&>();  // appended without operator[]'s search: all differ
   for (std::size_t id = 0; id < visible.size(); ++id) entries.Container::emplace_back(visible[id], id);
   if (!end_of_text.empty()) entries.Container::emplace_back(end_of_text, visible.size());
   for (const auto& [left, right] : merges) {

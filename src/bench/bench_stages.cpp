@@ -18,6 +18,7 @@
 
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/core/ledger.hpp>
 #include <kozero/core/timing.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/run/evaluation_text.hpp>
@@ -187,8 +188,8 @@ void print(const std::array<Row, 4>& rows, const std::string& backend) {
     }
     const Communication spent(row, backend);
     std::cout << fmt::format("{:>5}{:>10.2f}{:>11.0f}{:>12.1f}{:>10.2f}{:>12}{:>12}{:>11}  {}\n", row.stage,
-                             1e3 * median(row.step_s), row.tokens_per_s(), static_cast<double>(row.memory) / run::kMiB,
-                             static_cast<double>(row.bytes_sent) / run::kMiB, ms(spent.exposed_s), ms(spent.waited_s),
+                             1e3 * median(row.step_s), row.tokens_per_s(), static_cast<double>(row.memory) / kMiB,
+                             static_cast<double>(row.bytes_sent) / kMiB, ms(spent.exposed_s), ms(spent.waited_s),
                              ms(spent.moved_s), row.differs.empty() ? "equal" : "differ: " + row.differs);
   }
 }

@@ -6,6 +6,7 @@
 
 #include <kozero/commands/commands.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/core/ledger.hpp>
 #include <kozero/huggingface/export.hpp>
 #include <kozero/program/arguments.hpp>
 #include <kozero/run/evaluation_text.hpp>
@@ -18,7 +19,6 @@ namespace kozero::commands {
 
 using program::Option;
 using program::OptionParser;
-using run::kMiB;
 using run::Session;
 using run::WeightsSource;
 

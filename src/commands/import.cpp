@@ -6,6 +6,7 @@
 
 #include <kozero/commands/commands.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/core/ledger.hpp>
 #include <kozero/huggingface/import.hpp>
 #include <kozero/model/model.hpp>
 #include <kozero/program/arguments.hpp>
@@ -16,7 +17,6 @@
 namespace kozero::commands {
 
 using program::OptionParser;
-using run::kMiB;
 
 void import_weights(const distributed::Environment& environment, const Arguments& arguments) {
   OptionParser parser("import");

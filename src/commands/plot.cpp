@@ -138,7 +138,7 @@ std::vector<DrawnRun> read_runs(const std::vector<std::string>& paths) {
       DrawnRun run = read_run(path, metrics, problem);
       if (problem.empty()) runs.push_back(std::move(run));
     } else {
-      problem = metrics + ": no such file; accepted: the folder of a run, or its metrics.jsonl";
+      problem = metrics + ": no such file; accepted: the folder of a run, or its " + io::kMetricsFile;
       if (kind == io::PathKind::nothing) throw Error(Failure::input, problem);
     }
     if (problem.empty()) continue;

@@ -157,10 +157,7 @@ std::string escaped(std::string_view text) {
   return result;
 }
 
-// The nearest accepted name, for "did you mean".
-//   d(i, j) = min(d(i-1, j) + 1, d(i, j-1) + 1, d(i-1, j-1) + [a_i != b_j])       Levenshtein 1966
-// A name is near when at most a third of the given letters, rounded up, would change.
-
+/// A name is near if at most a third of the given letters, rounded up, would change.
 std::string nearest_name(const std::string& given, const std::string* first, const std::string* last) {
   std::size_t best = (given.size() + 2) / 3 + 1;
   std::string nearest;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <kozero/core/error.hpp>
+#include <kozero/data/prepare.hpp>
 #include <kozero/data/text_files.hpp>
 #include "io/posix/readable.hpp"
 #include "io/run/metrics.hpp"
@@ -23,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array<std::string_view, 2> kIgnoredNames = {"node_modules", "__pycache__"};
-constexpr std::array<std::string_view, 3> kMadeBy = {"CMakeCache.txt", io::kMetricsFile, "tokens.json"};
+constexpr std::array<std::string_view, 3> kMadeBy = {"CMakeCache.txt", io::kMetricsFile, kTokensDescription};
 
 bool is_ignored_name(const std::string& name) {
   return name.starts_with('.') || std::find(kIgnoredNames.begin(), kIgnoredNames.end(), name) != kIgnoredNames.end();

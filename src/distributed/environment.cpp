@@ -103,8 +103,6 @@ int known_rank() {
   return 0;
 }
 
-void set_rank(int rank) { rank_of_mpi = rank; }
-
 std::string launcher_world_size(const Variables& variables) {
   constexpr std::array<const char*, 2> kOfMpi = {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE"};
   bool has_own = false;
@@ -149,7 +147,7 @@ Environment::Environment(int* argc, char*** argv, double timeout_s) {
   check_mpi(MPI_Comm_set_errhandler(kWorld, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check_mpi(MPI_Comm_rank(kWorld, &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(kWorld, &size_), "MPI_Comm_size");
-  set_rank(rank_);
+  rank_of_mpi = rank_;
   thread_multiple_ = all_thread_multiple(provided);
   if (size_ > 1 && thread_multiple_) threads_->heartbeat.emplace(kWorld);
   count_ranks_of_node();

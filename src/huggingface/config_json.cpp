@@ -27,10 +27,9 @@ using OrderedJson = nlohmann::ordered_json;
 constexpr std::int64_t kMostExtent = 1 << 24;  ///< the deck's widest
 constexpr std::int64_t kMaxConfigBytes = 4 << 20;
 
-// A config.json read key by key; each value is checked before its use.
-//   keys.extent("hidden_size", 4096)      an integer from 1 to 2^24
-// A key that is absent or null has its default. Every refusal is Error(input): "PATH: KEY = VALUE: accepted ...".
-
+/// A config.json read key by key; each value is checked before its use.
+///   keys.extent("hidden_size", 4096)      an integer from 1 to 2^24
+/// A key that is absent or null has its default. Every refusal is Error(input): "PATH: KEY = VALUE: accepted ...".
 class ConfigKeys {
  public:
   ConfigKeys(std::string path, nlohmann::json json) : path_(std::move(path)), json_(std::move(json)) {}

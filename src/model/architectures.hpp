@@ -26,28 +26,24 @@ inline void accept(bool holds, const std::string& key, std::int64_t value, const
   accept(holds, key, std::to_string(value), accepted);
 }
 
-// GPT-2: learned positions, LayerNorm, biases everywhere, GELU, dropout; Hugging Face's tensor names.
-// Radford et al. 2019, "Language models are unsupervised multitask learners".
-
+/// GPT-2: learned positions, LayerNorm, biases everywhere, GELU, dropout; Hugging Face's tensor names.
+/// Radford et al. 2019, "Language models are unsupervised multitask learners".
 /// ffn defaults to 4C; key/value heads are the heads.
 void resolve_gpt2(Config& config);
 
 template <class Scalar>
 std::unique_ptr<Model<Scalar>> make_gpt2(const Config& config);
 
-// Llama: RMSNorm, RoPE, grouped-query attention, SwiGLU, no biases; Hugging Face's tensor names.
-// q, k and v lie as one matrix, gate and up as another. Two parts can be added: qkv_bias and qk_norm, which are what
-// Qwen2 and Qwen3 have beyond Llama. Touvron et al. 2023, arXiv:2302.13971, arXiv:2307.09288.
-
-/// ffn defaults to 8C/3, rounded up to 64. For every network of Llama's family.
+/// Every network of Llama's family: RMSNorm, RoPE, grouped-query attention, SwiGLU, no biases; Hugging Face's tensor
+/// names. q, k and v are stored as one matrix, gate and up as another. ffn defaults to 8C/3, rounded up to 64.
+/// Touvron et al. 2023, arXiv:2302.13971, arXiv:2307.09288. Qwen2 and Qwen3 add one part to the attention, by flags of
+/// core/architecture.hpp.
+///   qwen2 = llama with qkv_bias: biases on q, k and v                           Yang et al. 2024, arXiv:2407.10671
+///   qwen3 = llama with qk_norm: an RMSNorm of each head's q and k before RoPE   Yang et al. 2025, arXiv:2505.09388
 void resolve_llama(Config& config);
 
 template <class Scalar>
 std::unique_ptr<Model<Scalar>> make_llama(const Config& config);
-
-// Qwen2 and Qwen3: Llama's network with one part more in its attention, which core/architecture.hpp turns on.
-//   qwen2 = llama with qkv_bias: biases on q, k and v                           Yang et al. 2024, arXiv:2407.10671
-//   qwen3 = llama with qk_norm: an RMSNorm of each head's q and k before RoPE   Yang et al. 2025, arXiv:2505.09388
 
 template <class Scalar>
 struct Network {

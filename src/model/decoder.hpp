@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // decoder.hpp: the decoder-only transformer: embedding, blocks, head; forward, and backward in the reverse order.
 //   x_0 = dropout(wte(tokens) + wpe(positions))
-//   x_{s+1} = sublayer_s(x_s), two sublayers a block      loss = head(x_2L, targets)
+//   x_{s+1} = sublayer_s(x_s), two sublayers per block      loss = head(x_2L, targets)
 // The weights of each unit are acquired just before use and released just after.
 #pragma once
 #include <array>
@@ -20,17 +20,16 @@
 
 namespace kozero::model {
 
-// Tokens to the first residual state.
-//   x(n) = dropout(wte(token(n)) + wpe(n % T))          wte (V, C)   wpe (T, C), GPT-2 only
-// decode does the same for new rows of cached sequences, each row at its own position, without dropout.
-// Backward adds into the gradients of both tables and overwrites dx. Each unit of the tables is acquired just before
-// use and released just after, that of wpe last. Runs on the Pass's space; returns without fencing.
-
 struct PositionTable {
   int unit = 0;
   MatrixRef matrix;
 };
 
+/// Tokens to the first residual state.
+///   x(n) = dropout(wte(token(n)) + wpe(n % T))          wte (V, C)   wpe (T, C), GPT-2 only
+/// decode does the same for new rows of cached sequences, each row at its own position, without dropout.
+/// Backward adds into the gradients of both tables and overwrites dx. The unit of wpe is acquired after those of wte.
+/// Runs on the Pass's space; returns without fencing.
 template <class Scalar>
 class Embedding {
  public:
@@ -55,12 +54,6 @@ class Embedding {
   std::uint64_t dropout_stream_;
 };
 
-// A unit's gradient is reduced once its last contributor has added to it. The decoder keeps the states x_s; the
-// sublayers and the head keep all other activations.
-// Backward ends at the lowest unit that trains. Frozen tensors of higher units pass the gradient of their input on.
-// With Recompute, blocks form groups of N that share one group's activations. Forward keeps each group's first state.
-// Backward recomputes every group but the last from its first state and holds the group's weights meanwhile.
-
 template <class Scalar>
 using Block = std::vector<std::unique_ptr<Sublayer<Scalar>>>;
 
@@ -80,6 +73,11 @@ struct DecoderParts {
   std::shared_ptr<RotaryTables> rotary;  ///< null without RoPE
 };
 
+/// A unit's gradient is reduced once its last contributor has added to it. The decoder keeps the states x_s; the
+/// sublayers and the head keep all other activations. Backward ends at the lowest unit that trains. Frozen tensors of
+/// higher units pass the gradient of their input on. With Recompute, blocks form groups of N that share one group's
+/// activations. Forward keeps each group's first state. Backward recomputes every group but the last from its first
+/// state and holds the group's weights meanwhile.
 template <class Scalar>
 class Decoder : public Model<Scalar> {
  public:

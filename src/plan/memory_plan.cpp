@@ -363,7 +363,6 @@ std::vector<Alternative> alternatives(const io::Deck& deck, const std::string& b
 }
 
 SizeUnit unit_of(const std::vector<MemoryPlan>& plans) {
-  constexpr double kMiB = 1024.0 * 1024.0;
   constexpr double kLarge = 16.0 * 1024.0 * kMiB;
   double most = 0.0;
   for (const MemoryPlan& plan : plans) most = std::max(most, static_cast<double>(plan.total()));

@@ -162,7 +162,6 @@ Rates published_rates(const std::string& device, const train::Settings& settings
 
 std::int64_t estimated_reserve(const MemoryPlan& plan) {
   if (!plan.on_gpus) return 0;
-  constexpr std::int64_t kMiB = std::int64_t{1} << 20;
   constexpr std::int64_t kContext = 1536 * kMiB;
   constexpr std::int64_t kChannels = 32;
   constexpr std::int64_t kOfChannel = 16 * kMiB;  // to and from a neighbor, 4 MiB and as much again for small messages

@@ -254,7 +254,7 @@ void RunControl::write(io::MetricsFile& metrics, const io::StepMetrics& row) {
   try {
     metrics.write(row);
     if (rows_lost_ > 0)
-      log_.say(fmt::format("note         metrics.jsonl is written again; it lacks {} steps", rows_lost_));
+      log_.say(fmt::format("note         {} is written again; it lacks {} steps", io::kMetricsFile, rows_lost_));
     rows_lost_ = 0;
   } catch (const Error& problem) {
     if (problem.failure() != Failure::write) throw;

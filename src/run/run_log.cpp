@@ -12,6 +12,7 @@
 #include <kozero/core/architecture.hpp>
 #include <kozero/core/device.hpp>
 #include <kozero/core/events.hpp>
+#include <kozero/core/ledger.hpp>
 #include <kozero/core/precision.hpp>
 #include <kozero/core/timing.hpp>
 #include <kozero/distributed/agreement.hpp>
@@ -19,6 +20,7 @@
 #include <kozero/run/device_choice.hpp>
 #include <kozero/run/evaluation_text.hpp>
 #include <kozero/train/generator.hpp>
+#include "io/deck/check.hpp"
 #include "io/deck/schema.hpp"
 #include "io/posix/readable.hpp"
 #include "io/posix/system_resources.hpp"
@@ -138,9 +140,8 @@ std::string defaults_line(const Banner& banner) {
   std::string text;
   for (const std::string key : {"optim.lr", "optim.schedule", "optim.warmup_steps", "optim.betas", "optim.weight_decay",
                                 "checkpoint.every", "checkpoint.keep"}) {
-    const bool is_read =
-        (key != "optim.betas" || deck.optim.kind == "adamw") && (key != "checkpoint.keep" || deck.checkpoint.every > 0);
-    if (deck.is_set(key) || !is_read) continue;
+    if (deck.is_set(key) || !io::is_read(deck, key)) continue;
+    if (key == "checkpoint.keep" && deck.checkpoint.every == 0) continue;
     const std::string value = key == "optim.warmup_steps" ? std::to_string(banner.settings.step.schedule.warmup_steps)
                                                           : io::text_in(deck, *io::find_row(key));
     text += fmt::format("{}{} = {}", text.empty() ? "" : ", ", key, value);

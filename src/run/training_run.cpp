@@ -96,8 +96,8 @@ void TrainingRun::run_to_the_end() {
   run_log_.say_evaluation();
   run_log_.say_sample();
   run_.end_outputs();
-  log_.say(fmt::format("output in {}: {}, {}, metrics.jsonl, log.txt", start_.folder(), train::kWeightsFile,
-                       train::kDeckFile));
+  log_.say(fmt::format("output in {}: {}, {}, {}, {}", start_.folder(), train::kWeightsFile, train::kDeckFile,
+                       io::kMetricsFile, io::kLogFile));
   if (run_.reason() != stop_reason::kNone) throw stopped();
   run_.finish();
 }

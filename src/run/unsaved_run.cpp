@@ -175,7 +175,7 @@ class Replay {
     const std::string range =
         logged_.empty() ? std::string("it has none")
                         : fmt::format("the first is {}, the last {}", logged_.begin()->first, logged_.rbegin()->first);
-    throw Error(Failure::input, fmt::format("{}/metrics.jsonl: no step {}; {}", run_, step_, range),
+    throw Error(Failure::input, fmt::format("{}/{}: no step {}; {}", run_, io::kMetricsFile, step_, range),
                 Error::Seen::by_all_ranks);
   }
 

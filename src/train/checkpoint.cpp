@@ -37,7 +37,6 @@ void HostRanges::store() {
 
 namespace {
 
-constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 constexpr std::int64_t kBlock = std::int64_t{1} << 20;  // elements that one thread copies at a time
 
 /// Calls `visit(shard, first element of its copy)` for all shards in order.

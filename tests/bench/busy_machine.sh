@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
-# busy_machine.sh [--runs N] [--steps N]: tokens per second of a small GPT-2 (4 layers of 192 channels, f32, 4 sequences of
-# 256 tokens) while another process, a busy loop, uses one core: not at all, on a core of the system's choice, or bound to
-# the first core. Prints a table: program x threads x neighbor, medians of N runs taken in turn.
-#   of free   the rate over the free share's: the same program's quiet rate times min(threads, cores - 1) / threads
-# Programs: KoZeRO; KoZeRO with OMP_WAIT_POLICY=active, whose threads spin; 2 ranks of 1 thread; PyTorch eager and compiled
-# if KOZERO_PEER_PYTHON names a python that has torch. KOZERO: the program (build/release/kozero by default).
+# busy_machine.sh [--runs N] [--steps N]: tokens per second of a small GPT-2 (4 layers of 192 channels, f32, 4 sequences
+# of 256 tokens) while another process, a busy loop, uses one core: not at all, on a core of the system's choice, or
+# bound to the first core. Prints a table: program x threads x neighbor, medians of N runs taken in turn.
+#   of free   the rate divided by the rate of the free share, which is the same program's quiet rate times
+#             min(threads, cores - 1) / threads
+# Programs: KoZeRO; KoZeRO with OMP_WAIT_POLICY=active, whose threads spin; 2 ranks of 1 thread; PyTorch eager and
+# compiled if KOZERO_PEER_PYTHON names a python that has torch. KOZERO: the program (build/release/kozero by default).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 kozero=${KOZERO:-$here/../../build/release/kozero}
@@ -26,7 +27,7 @@ neighbor=
 quiet() { if [[ -n $neighbor ]]; then kill "$neighbor" 2>/dev/null || true; wait "$neighbor" 2>/dev/null || true; fi; neighbor=; }
 trap 'quiet; rm -rf "$folder"' EXIT
 
-# field NAME: the number behind NAME in the JSON line on standard input.
+# field NAME: the value of NAME in the JSON line on standard input.
 field() { sed -n "s/.*\"$1\": *\([0-9.e+]*\).*/\1/p" | tail -n 1; }
 
 median() { sort -n "$1" | awk '{ value[NR] = $1 } END { printf "%.0f", value[int((NR + 1) / 2)] }'; }

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
-# generation.sh [--runs N] [--tokens N] [--batch N]: `kozero generate` beside transformers' generate with its cache, on one
-# model (GPT-2 124M's shape, f32), one prompt of 240 bytes, a byte a token, and 2 threads, in turn, in one sitting. Prints
-# each run's new tokens per second, prompt and all, then medians and their ratio. Both take the likeliest token; first,
-# untimed, that both give the same text. --batch: so many copies of the prompt at once.
-# KOZERO_PEER_PYTHON names a python that has torch and transformers; KOZERO the program (build/release/kozero unless said).
+# generation.sh [--runs N] [--tokens N] [--batch N]: `kozero generate` beside transformers' generate with its cache, on
+# one model (GPT-2 124M's shape, f32), one prompt of 240 bytes, one byte per token, and 2 threads. The runs alternate.
+# First checks, untimed, that both give the same text. Prints each run's new tokens per second, including the time of
+# the prompt, then medians and their ratio. Both take the likeliest token. --batch: N copies of the prompt at once.
+# KOZERO_PEER_PYTHON names a python that has torch and transformers; KOZERO the program (default: build/release/kozero).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 kozero=${KOZERO:-$here/../../build/release/kozero}
@@ -25,7 +25,7 @@ export OMP_NUM_THREADS=2
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-# field NAME: the number behind NAME in the JSON line on standard input.
+# field NAME: the value of NAME in the JSON line on standard input.
 field() { sed -n "s/.*\"$1\": *\([0-9.e+]*\).*/\1/p" | tail -n 1; }
 
 median() { sort -n "$1" | awk '{ value[NR] = $1 } END { print value[int((NR + 1) / 2)] }'; }

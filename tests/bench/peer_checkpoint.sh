@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
-# peer_checkpoint.sh [ROUNDS]: KoZeRO's saves beside torch.distributed.checkpoint's, in turn, of the same state on the same disk:
-# GPT-2 124M in f32 with two moments, on 2 ranks of 1 thread. Prints seconds of a save and of an asynchronous save's stall, and
-# the ratios of the medians. KOZERO_PEER_PYTHON names a python that has torch; KOZERO the program (build/release/kozero
-# unless said); KOZERO_BENCH_FOLDER where to write (a temporary folder unless said).
+# peer_checkpoint.sh [ROUNDS]: saves by KoZeRO and by torch.distributed.checkpoint, alternating, of the same state on
+# the same disk: GPT-2 124M in f32 with two moments, on 2 ranks of 1 thread. Prints the seconds of a save and of an
+# asynchronous save's stall, and the ratios of the medians. KOZERO_PEER_PYTHON names a python that has torch; KOZERO the
+# program (default: build/release/kozero); KOZERO_BENCH_FOLDER the folder to write to (default: a temporary folder).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 kozero=${KOZERO:-$here/../../build/release/kozero}

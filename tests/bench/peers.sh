@@ -2,17 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
-# peers.sh [--runs N] [--steps N] [--precision f32|bf16] [CASE...]: KoZeRO and PyTorch on the same cores, interleaved. Prints
-# date, processor, commit, versions and threads, each run's tokens per second, then medians, their ratios and peak memory per
-# process.
+# peers.sh [--runs N] [--steps N] [--precision f32|bf16] [CASE...]: KoZeRO and PyTorch on the same cores, interleaved.
+# Prints date, processor, commit, versions and threads, each run's tokens per second, then medians, their ratios and
+# peak memory per process.
 #   gpt2-4x256, gpt2-1x1024, llama-4x256    one process with 2 threads; PyTorch eager and compiled
 #   stage1-4x256, stage3-4x256              2 ranks with 1 thread each, the same 4 sequences; DDP and ZeroRedundancyOptimizer,
 #                                           and FSDP2, over gloo
 #   deepspeed-4x256                         the same; DeepSpeed's ZeRO 1 and 3, which that python then needs too; only run if
 #                                           named
 # GPT-2 124M's shape; llama: 12 layers of 768 channels, 12 heads, 4 key/value heads.
-# KOZERO_PEER_PYTHON names a python that has torch; KOZERO_PEERS a folder with another torch_gpt.py than the one beside this
-# script; KOZERO the program (default: build/release/kozero). Its ranks are started by the mpiexec that its build found.
+# KOZERO_PEER_PYTHON names a python that has torch; KOZERO_PEERS a folder with another torch_gpt.py than the one beside
+# this script; KOZERO the program (default: build/release/kozero). Its ranks are started by the mpiexec that its build
+# found.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 kozero=${KOZERO:-$here/../../build/release/kozero}
@@ -34,7 +35,7 @@ cases=("$@")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-# field NAME: the number behind NAME in the JSON line on standard input.
+# field NAME: the value of NAME in the JSON line on standard input.
 field() { sed -n "s/.*\"$1\": *\([0-9.e+]*\).*/\1/p" | tail -n 1; }
 
 median() { sort -n "$1" | awk '{ value[NR] = $1 } END { print value[int((NR + 1) / 2)] }'; }
@@ -50,7 +51,8 @@ of_kozero() {
   printf '%.1f %d\n' "$(field tokens_per_s <"$folder/line")" $(($(field peak_memory <"$folder/line") >> 20))
 }
 
-# of_torch RANKS ARGUMENT...: the same of the peer. A run that fails is repeated twice: gloo aborts at times.
+# of_torch RANKS ARGUMENT...: the same for the peer. A run that fails is repeated up to twice, since gloo sometimes
+# aborts.
 of_torch() {
   local ranks=$1 launcher=("$python") attempt
   shift
@@ -66,7 +68,7 @@ of_torch() {
   exit 1
 }
 
-# once NAME COMMAND...: one run, kept under NAME.
+# once NAME COMMAND...: one run, recorded under NAME.
 once() {
   local name=$1
   shift
@@ -76,7 +78,7 @@ once() {
   printf '  %-24s %9s tokens/s %7s MiB\n' "$name" $(cat "$folder/result")
 }
 
-# compare NAME...: the first of them beside each other one.
+# compare NAME...: the first name beside each of the others.
 compare() {
   local ours=$1 theirs
   shift
@@ -102,7 +104,8 @@ one_process() {
   compare kozero torch-eager torch-compiled
 }
 
-# two_ranks MODE:STAGE...: 4 sequences of 256 tokens over both ranks, each mode beside KoZeRO's stage; the peer counts per rank.
+# two_ranks MODE:STAGE...: 4 sequences of 256 tokens over both ranks, each mode beside KoZeRO's stage. The peer's batch
+# is per rank.
 two_ranks() {
   local pair stage stages
   stages=$(printf '%s\n' "${@#*:}" | sort -u)
@@ -117,7 +120,7 @@ two_ranks() {
   for pair in "$@"; do compare "kozero-stage${pair#*:}" "torch-${pair%:*}"; done
 }
 
-# conditions: what the figures hold for, as one line.
+# conditions: the conditions of the measurement, in one line.
 conditions() {
   printf '%s, %s, %s cores; %s; %s; 1 process with 2 threads, or 2 ranks with 1 thread each, the peer over gloo\n' \
     "$(date -u +%F)" "$(lscpu | sed -n 's/^Model name: *//p' | head -n 1)" "$(nproc)" \

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The KoZeRO authors
 # SPDX-License-Identifier: Apache-2.0
-"""planned_times.py KOZERO [MPIEXEC]: what `kozero plan` estimates for a step beside what a step takes, for some decks.
+"""planned_times.py KOZERO [MPIEXEC]: the step times that `kozero plan` estimates beside measured ones, for some decks.
 
-Each deck is planned and then trained for 4 steps on 1 or 2 ranks; the median of steps 2 to 4 counts. Prints a line a
-deck and the largest difference. Two cores, nothing else at work."""
+Each deck is planned and then trained for 4 steps on 1 or 2 ranks; the median of steps 2 to 4 counts. Prints a line per
+deck and the largest difference. For two cores without other programs."""
 import json
 import os
 import statistics

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
-# sizes.sh [--runs N] [section.key=value ...]: the rate of each kernel of a training step at three sizes of GPT-2, 51, 124
-# and 354 million parameters. A kernel whose time grows faster than its operations or bytes has a rate that falls.
-# KOZERO is the program (build/release/kozero unless said).
+# sizes.sh [--runs N] [section.key=value ...]: the rate of each kernel of a training step at three sizes of GPT-2, 51,
+# 124 and 354 million parameters. A kernel whose time grows faster than its operations or bytes has a rate that falls.
+# KOZERO is the program (default: build/release/kozero).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 kozero=${KOZERO:-$here/../../build/release/kozero}

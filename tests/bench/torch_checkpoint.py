@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
-# torch_checkpoint.py FOLDER RUNS: torch.distributed.checkpoint of GPT-2 124M's state in f32 (parameters and two moments, sharded
-# over 2 ranks by rows), as `kozero bench checkpoint` saves it. Prints a line a run: seconds of a save, synced, of the slowest
-# rank, and seconds for which an asynchronous save holds its caller.
+# torch_checkpoint.py FOLDER RUNS: torch.distributed.checkpoint of GPT-2 124M's state in f32 (parameters and two
+# moments, sharded over 2 ranks by rows), as `kozero bench checkpoint` saves it. Prints a line per run: seconds of a
+# synced save on the slowest rank, and seconds for which an asynchronous save blocks its caller.
 import os
 import shutil
 import sys

@@ -29,7 +29,7 @@ def make(folder):
     torch.manual_seed(1)
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config())
     with torch.no_grad():
-        for parameter in model.parameters():  # wide enough that texts are not one repeated token
+        for parameter in model.parameters():  # a deviation so large that texts are not one repeated token
             if parameter.dim() > 1:
                 parameter.normal_(0.0, 0.06)
     model.save_pretrained(folder)

@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The KoZeRO authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# cli_case.sh: read by the scripts beside it, with their arguments KOZERO MPIEXEC INPUTS CASE: a folder of the case's own,
-# what is expected of a command, and a tiny job. A script ends in `run_case`.
+# cli_case.sh: sourced by the scripts beside it, with their arguments KOZERO MPIEXEC INPUTS CASE. Makes a folder for the
+# case, and defines checks of commands and a tiny job. A script ends with `run_case`.
 set -u
 kozero=$1
 mpiexec=$2
@@ -15,7 +15,7 @@ cd "$folder" || exit 1
 export OMP_NUM_THREADS=1 OMP_PROC_BIND=false XDG_CACHE_HOME=$folder/cache
 failures=0
 
-# expect STATUS PATTERN COMMAND...: the command ends in STATUS and says PATTERN (an extended regular expression).
+# expect STATUS PATTERN COMMAND...: the command ends with STATUS and prints PATTERN (an extended regular expression).
 expect() {
   local status=$1 pattern=$2
   shift 2
@@ -28,7 +28,7 @@ expect() {
   fi
 }
 
-# also PATTERN: the last command said this too.
+# also PATTERN: the last command also printed this.
 also() {
   if ! grep -Eq -- "$1" out.txt; then
     printf 'FAILED: the command before said no /%s/, but:\n' "$1"
@@ -37,7 +37,7 @@ also() {
   fi
 }
 
-# lines COUNT PATTERN: so many lines of the last command's output fit.
+# lines COUNT PATTERN: COUNT lines of the last command's output match.
 lines() {
   local came
   came=$(grep -Ec -- "$2" out.txt)
@@ -46,7 +46,7 @@ lines() {
   failures=$((failures + 1))
 }
 
-# text_of COMMAND...: its stdout alone, since mpiexec mixes stdout and stderr in any order.
+# text_of COMMAND...: only its stdout, since mpiexec mixes stdout and stderr in any order.
 text_of() { "$@" 2>stderr.txt; }
 
 on() {

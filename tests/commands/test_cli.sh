@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # test_cli.sh KOZERO MPIEXEC INPUTS CASE: one case of the command line as a user meets it, in a folder of its own.
-# A case is a function below; it fails by `expect`, which says what was wanted and what came.
+# A case is a function below. `expect` fails it, and prints the expected and the actual output.
 # shellcheck source=tests/commands/cli_case.sh disable=SC2154
 . "$(dirname "$0")/cli_case.sh"
 
@@ -141,7 +141,7 @@ refusals() {
   expect 75 'run.max_minutes' on 2 train "$inputs/quickstart.toml" $tiny run.steps=100000 run.max_minutes=0.02
 }
 
-# Weights and activations in 16 bits: all stages agree; what was saved goes on in f32, and the other way round; files hold f32.
+# Weights and activations in 16 bits: all stages agree; a run in 16 bits resumes in f32 and the reverse; files have f32.
 bf16() {
   make_text
   # shellcheck disable=SC2086
@@ -158,7 +158,7 @@ bf16() {
   expect 0 'states by formula, bf16' "$kozero" plan "$inputs/gpt2_124m.toml" train.precision=bf16 --ranks 8
 }
 
-# fp16 with its loss scale: said, written down, saved, and gone on with.
+# fp16 with its loss scale: printed, in the metrics, saved and restored.
 fp16() {
   make_text
   # shellcheck disable=SC2086
@@ -175,7 +175,7 @@ fp16() {
   expect 0 'per micro-step, fp16, ' "$kozero" bench kernels "$@" --runs 1
 }
 
-# MPICH can take ranks for those of several nodes: auto says so once a command, and is planned as what it is.
+# MPICH can simulate several nodes: auto then prints a note once per command, and plans for the resulting back end.
 on_several_nodes() {
   case $mpiexec in *mpich*) ;; *) return ;; esac
   # shellcheck disable=SC2086
@@ -242,7 +242,7 @@ benches() {
   expect 0 '^step share = ' "$kozero" bench kernels "$inputs/synthetic.toml" $shape run.products=library --runs 1
   lines 0 'product probe'
   expect 2 'bench kernels: model.arch = linear' "$kozero" bench kernels "$inputs/linear_demo.toml" --runs 1
-  # A layer has 4 products forwards and 8 backwards, the head 3: twice, as the deck has 2 micro-steps.
+  # A layer has 4 products in forward and 8 in backward, the head 3. The deck has 2 micro-steps.
   # shellcheck disable=SC2086
   expect 0 '^kozero::matmul +30.0 ' on 2 bench step "$inputs/synthetic.toml" $shape zero.stage=2 --runs 3 --json
   also '^in calls of reduce_scatter +6.0 '
@@ -260,7 +260,7 @@ benches() {
   expect 2 'bench "chekpoint": did you mean checkpoint\? accepted are checkpoint, kernels, step, stages, tune, collectives' on 2 bench chekpoint
 }
 
-# The file of bench tune: obeyed in every stage, recorded by run and checkpoints, refused where it is not this place's.
+# The file of bench tune: used in every stage, recorded by run and checkpoints, refused if it is for another device.
 tuning() {
   make_text
   # shellcheck disable=SC2086
@@ -299,18 +299,18 @@ tuning() {
   expect 2 'refused' ls -d refused
 }
 
-# The losses and gradient norms of a run, in all their digits, with the steps.
+# The steps, losses and gradient norms of a run, with all digits.
 trace() {
   sed 's/^{"step":\([0-9]*\),.*"loss":\([^,]*\),.*"grad_norm":\([^,]*\),.*/\1 \2 \3/' "$1/metrics.jsonl"
 }
 
-# Kills a process and all that it started, at once.
+# Kills a process and all its descendants at once.
 kill_all() {
   for child in $(pgrep -P "$1"); do kill_all "$child"; done
   kill -9 "$1" 2>/dev/null
 }
 
-# A run that goes on where other bits come says so in one line.
+# A run that resumes under settings that change its bits prints one line about it.
 resume_with_other_bits() {
   make_text
   # shellcheck disable=SC2086
@@ -325,7 +325,7 @@ resume_with_other_bits() {
   also '^note         from here on the bits are not those of the run before$'
   "$kozero" --version >version.txt
   if grep -q oneDNN version.txt && [ "$(uname -m)" = x86_64 ]; then
-    # The library's kernels change bits only if the library multiplies, and so do threads.
+    # The library's kernels and the number of threads change bits only if the library computes the products.
     set -- "$@" run.max_minutes=1e-9
     expect 75 'resume       after step' env DNNL_MAX_CPU_ISA=SSE41 OMP_NUM_THREADS=2 $mpiexec -n 3 "$kozero" train "$@" \
       checkpoint.resume=auto zero.accumulation=local train.micro_batch=2
@@ -339,7 +339,8 @@ resume_with_other_bits() {
   fi
 }
 
-# Stopped after one step (run.max_minutes), a run goes on in its folder as if it had never stopped; elsewhere too.
+# A run stopped after one step (run.max_minutes) resumes in its folder with the bits of a run without a stop; also in
+# another folder.
 resume() {
   make_text
   # shellcheck disable=SC2086
@@ -354,7 +355,8 @@ resume() {
   expect 0 'checkpoint   .* GB/s\); stalled training [0-9.]+ s, [0-9.]+ s since the last checkpoint$' cat whole/log.txt
   expect 0 '"checkpoint":[0-9.]*[1-9]' cat whole/metrics.jsonl
   expect 0 '^step_000000001 step_000000004 step_000000008 step_000000012 $' sh -c "ls run | grep step_ | tr '\n' ' '"
-  # Another rank count and stage, a broken checkpoint passed over by name and set aside, older ones pruned.
+  # Another number of ranks and another stage; a broken checkpoint is skipped by name and renamed; older ones are
+  # pruned.
   printf x | dd of=run/step_000000012/state.h5 bs=1 seek=3000 conv=notrunc 2>/dev/null
   expect 0 'skipped      run/step_000000012/state.h5: bytes 0 to' on 3 train "$@" checkpoint.resume=auto zero.stage=3 \
     checkpoint.keep=2
@@ -362,12 +364,12 @@ resume() {
   expect 0 'resume       after step 8, 768 tokens' cat run/log.txt
   expect 0 '^12$' sh -c 'wc -l <run/metrics.jsonl'
   expect 0 '^step_000000008 step_000000012 step_000000012.old $' sh -c "ls run | grep step_ | tr '\n' ' '"
-  # A path: from another run's folder into one of its own; a weights file, with a fresh optimizer.
+  # A path: another run's folder, into a new folder; a weights file, with a fresh optimizer.
   expect 0 'output in run-2' on 2 train "$@" checkpoint.resume=whole/step_000000008
   trace run-2 >run.txt
   expect 0 same sh -c 'tail -n 4 whole.txt | cmp - run.txt && echo same'
   expect 0 'warning      weights only: no optimizer/exp_avg' on 2 train "$@" checkpoint.resume=whole/weights.h5 run.steps=14
-  # What disagrees is named; what is broken is refused.
+  # Differences are named; broken files are refused.
   expect 2 'model.dim is 32 and was 16; .*the global batch is 5 and was 6' "$kozero" train "$@" model.dim=32 \
     train.global_batch=5 checkpoint.resume=whole/step_000000008
   expect 2 'run.steps = 5: .*step 8; give at least that' "$kozero" train "$@" run.steps=5 checkpoint.resume=whole/step_000000008
@@ -392,7 +394,7 @@ inspect() {
   expect 3 'deck.toml: bytes 0 to' on 2 inspect run/step_000000012 --verify
 }
 
-# kill -9 of all ranks at random times: each time the newest complete checkpoint loads, and it is what was computed.
+# kill -9 of all ranks at random times: each time the newest complete checkpoint loads, with the bits of the run.
 crash() {
   make_text
   # shellcheck disable=SC2086
@@ -411,7 +413,7 @@ crash() {
     [ "${step:-0}" -ge "$last" ] || { echo "round $round: went on from step $step, before $last"; failures=$((failures + 1)); }
     last=$step
   done
-  # The last round's run went on from `last` and saved more, as far as its machine is fast.
+  # The last round's run continued from `last`; how many further checkpoints it saved depends on the machine.
   newest=$(ls run | sed -n 's/^step_0*\([0-9]*\)$/\1/p' | sort -n | tail -n 1)
   expect 0 'output in' on 2 train "$@" run.steps=$((newest + 200)) checkpoint.resume=auto
   # shellcheck disable=SC2086

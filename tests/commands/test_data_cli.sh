@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The KoZeRO authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# test_data_cli.sh KOZERO MPIEXEC INPUTS CASE: token shards that shrink, are damaged or are others than before; steps that
+# test_data_cli.sh KOZERO MPIEXEC INPUTS CASE: token shards that shrink, are damaged or have been replaced; steps that
 # are skipped; steps computed again. As test_cli.sh.
 # shellcheck source=tests/commands/cli_case.sh disable=SC2154
 . "$(dirname "$0")/cli_case.sh"
@@ -15,7 +15,7 @@ flip() {
   printf "\\x$(printf %02x $((byte ^ 4)))" | dd of="$1" bs=1 seek="$2" conv=notrunc 2>/dev/null
 }
 
-# Two ranks with a folder each, called a and b: the same relative paths, other files.
+# Two ranks in the folders a and b: the same relative paths, different files.
 in_two_folders() {
   timeout 60 $mpiexec -n 1 -wdir "$folder/a" "$kozero" "$@" : -n 1 -wdir "$folder/b" "$kozero" "$@"
 }
@@ -33,7 +33,8 @@ shrinks() {
   lines 0 'Bus error|signal 7'
 }
 
-# A flipped bit in a cached shard: found when training begins or goes on, by --verify-data before anything, by eval.
+# A flipped bit in a cached shard: found when training begins or resumes, by --verify-data before anything else, by
+# eval.
 damaged() {
   make_text
   # shellcheck disable=SC2086
@@ -53,7 +54,8 @@ damaged() {
   expect 0 'output in' on 2 train "$@" run.steps=2
 }
 
-# One id outside the vocabulary, where training never reads: found in the background, and by data.strict before a step.
+# One id outside the vocabulary, in a part that training never reads: found in the background, and with data.strict
+# before the first step.
 bad_id() {
   make_text
   expect 0 'training' "$kozero" prepare text out
@@ -88,7 +90,7 @@ sources() {
     on 2 train "$@" 'data.source=[{text="text"}, {text="none.txt"}]' run.dir=other
 }
 
-# Going on with other data of as many samples is said, or refused; with the same data, copied elsewhere, it is not.
+# Resuming with other data of as many samples is reported, or refused; with a copy of the same data it is not.
 other_data() {
   make_text
   # shellcheck disable=SC2086
@@ -125,7 +127,7 @@ skips() {
   expect 2 'train.max_skips = 0: ' "$kozero" train "$@" train.max_skips=0
 }
 
-# A step computed again has the bits that metrics and checkpoints have, on any stage; a changed number is named.
+# A step computed again has the bits of the metrics and checkpoints, in any stage; a changed number is reported.
 replay() {
   make_text
   # shellcheck disable=SC2086
@@ -139,7 +141,7 @@ replay() {
   sed -i '6s/"grad_norm":\([0-9.]\{9\}\)[0-9]*/"grad_norm":\1/' run/metrics.jsonl
   expect 1 '^\[rank 0\] error: step 6: the gradient norm is [0-9.e-]+ and was [0-9.e-]+ \(bits are those of' on 2 verify run --replay 7
   cp kept.jsonl run/metrics.jsonl
-  # A whole checkpoint of another run at that step: equal metrics, other tensors.
+  # A valid checkpoint of another run at that step: equal metrics, other tensors.
   # shellcheck disable=SC2086
   expect 0 'output in' on 2 train "$inputs/quickstart.toml" $tiny checkpoint.every=4 train.precision=bf16 run.dir=other \
     optim.weight_decay=0.3
@@ -149,7 +151,7 @@ replay() {
   expect 3 'run/metrics.jsonl: no step 13; the first is 1, the last 12$' on 2 verify run --replay 13
   expect 2 'nowhere/deck.toml: no readable file' on 2 verify nowhere --replay 3
   expect 2 'verify: ' on 2 verify run --replay 3 --steps 2
-  # On other numbers of ranks, where bits do not depend on theirs.
+  # On other numbers of ranks, if bits do not depend on the number.
   expect 0 '^step 6 of run again on 1 rank, from run/step_000000004$' "$kozero" verify run --replay 6
   lines 2 ' equal$'
   expect 0 '^step 3 of run again on 3 ranks' on 3 verify run --replay 3 zero.stage=2
@@ -162,7 +164,7 @@ replay() {
   expect 2 '"x"; accepted: integer >= 1; usage' "$kozero" verify run --replay x
   expect 2 '"0"; accepted: integer >= 1; usage' "$kozero" verify run --replay 0
   expect 2 '--replay: 1 required N missing; usage' "$kozero" verify run --replay
-  # Rank 0's metrics count, whatever the other rank sees there.
+  # Only rank 0's metrics are read, whatever the other rank has at that path.
   mkdir a b && cp -rp run text a && cp -rp run text b
   sed -i 2,12d b/run/metrics.jsonl
   expect 0 '^step 3 of run again on 2 ranks' in_two_folders verify run --replay 3
@@ -172,7 +174,7 @@ replay() {
     run --replay 3
 }
 
-# run.check_every costs no bit, and its time is in the metrics.
+# run.check_every changes no bit, and its time is in the metrics.
 checked() {
   make_text
   # shellcheck disable=SC2086

@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The KoZeRO authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# test_device_cli.sh KOZERO MPIEXEC INPUTS CASE DRIVER: run.device, with a copy of the program in a folder of its own, a script
-# for kozero-cuda and, where a case wants one, the driver mock in the folder DRIVER.
+# test_device_cli.sh KOZERO MPIEXEC INPUTS CASE DRIVER: run.device, with a copy of the program in its own folder, a
+# script as kozero-cuda and, if a case needs it, the driver mock in the folder DRIVER.
 # shellcheck source=tests/commands/cli_case.sh disable=SC2154
 . "$(dirname "$0")/cli_case.sh"
 driver=$5
@@ -65,7 +65,7 @@ stay_on_the_host() {
   expect 2 'command line: run.products = "tf32": TF32 is of GPUs; accepted on the host are' "$kozero" train host.toml run.products=tf32
   printf 'no program' >bin/kozero-cuda
   expect 2 'command line: run.device = "cuda": kozero-cuda does not start; accepted here' with_gpus 1 "$kozero" train host.toml run.device=cuda
-  # What was trained on a GPU is read on the host.
+  # A run trained on a GPU is read on the host.
   sed -i 's/^device = .*/device = "cuda"/' run/deck.toml
   expect 0 'validation   loss' "$kozero" eval run
   expect 2 'run.device = "cuda"' "$kozero" eval run run.device=cuda

@@ -2,12 +2,12 @@
 # SPDX-FileCopyrightText: The KoZeRO authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# test_generate_cli.sh KOZERO MPIEXEC INPUTS CASE: one case of `kozero generate` as a user meets it, in a folder of its own;
-# and arguments so long that no path can be.
+# test_generate_cli.sh KOZERO MPIEXEC INPUTS CASE: one case of `kozero generate` as a user runs it, in a folder of its
+# own; and arguments that are too long for a path.
 # shellcheck source=tests/commands/cli_case.sh disable=SC2154
 . "$(dirname "$0")/cli_case.sh"
 
-# A run of two texts, so that an end of text is learnt.
+# A run on two texts, so that the model learns the end of a text.
 make_run() {
   make_text
   # shellcheck disable=SC2086
@@ -15,7 +15,7 @@ make_run() {
     { sed 's/^/    /' train.txt; failures=$((failures + 1)); }
 }
 
-# first.txt and again.txt hold the same, and something.
+# first.txt and again.txt are equal and not empty.
 same_text() {
   [ -s first.txt ] && cmp first.txt again.txt && return
   echo 'FAILED: wanted, and got:'
@@ -31,14 +31,14 @@ texts() {
   "$kozero" generate run --prompt line --tokens 30 --temperature 0 >plain.txt 2>rate.txt
   expect 0 '^1$' sh -c 'wc -l <plain.txt'
   expect 0 '^(memory|rate) ' cat rate.txt
-  # Of a prompt longer than model.seq = 16 the last 16 tokens are run.
+  # A prompt longer than model.seq = 16: only its last 16 tokens are run.
   expect 0 '^note         a prompt has 23 tokens: the model sees its last 16 \(model.seq\)$' \
     "$kozero" generate run --prompt "$(printf 'line %.0s' 1 2 3 4 5 6 7 8)" --tokens 2
   also '^rate +prompt 16 tokens in '
-  # A model without a prompt begins a text; --tokens 0 gives the prompt alone.
+  # Without a prompt the model begins a text; --tokens 0 prints only the prompt.
   expect 0 '^rate +prompt 1 tokens' "$kozero" generate run --tokens 3
   expect 0 '^line$' "$kozero" generate run --prompt line --tokens 0
-  # Bytes that are no text, and control characters.
+  # Bytes that are not text, and control characters.
   expect 0 '^a.*\\x1b\[2Jb' "$kozero" generate run --prompt "$(printf 'a\377\033[2Jb')" --tokens 1
   also "^a$(printf '\357\277\275')"
 }
@@ -99,7 +99,7 @@ refusals() {
     "$kozero" generate run --prompt a --prompts b
 }
 
-# Ends in a status of its own and one line, not by an abort (134) or an internal error (1).
+# Ends with a documented status and one line, not by an abort (134) or an internal error (1).
 long_arguments() {
   make_run
   local long command

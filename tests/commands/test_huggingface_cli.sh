@@ -2,20 +2,21 @@
 # SPDX-FileCopyrightText: The KoZeRO authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# test_huggingface_cli.sh KOZERO MPIEXEC INPUTS CASE: what users do with checkpoints and with Hugging Face folders: look into
-# them, compare, evaluate, fine-tune, export. As test_cli.sh.
+# test_huggingface_cli.sh KOZERO MPIEXEC INPUTS CASE: checkpoints and Hugging Face folders are inspected, compared,
+# evaluated, fine-tuned and exported. As test_cli.sh.
 # shellcheck source=tests/commands/cli_case.sh disable=SC2154
 . "$(dirname "$0")/cli_case.sh"
 tokenizers=$inputs/../tests/fixtures/tokenizers
 
-# A run of 12 steps with a checkpoint each 6; and a deck that fine-tunes without naming a model.
+# A run of 12 steps with a checkpoint every 6 steps; and a deck that fine-tunes without model keys.
 make_run() {
   make_text
   # shellcheck disable=SC2086
   expect 0 'output in' on 2 train "$inputs/quickstart.toml" $tiny checkpoint.every=6 "$@"
 }
 
-# Reads the loss of the report in out.txt, for other evaluations of the same text: $near on other numbers of ranks.
+# Reads the loss of the report in out.txt, to compare it with other evaluations of the same text ($near on other numbers
+# of ranks).
 read_loss() {
   local digits
   digits=$(sed -n 's/.*"loss":\([0-9]*\.[0-9]\{9,\}\).*/\1/p' out.txt)
@@ -65,7 +66,7 @@ inspect_tensors() {
   expect 2 'tensors x\*: fits no tensor; names are like /parameters/h.0.attn.c_attn.bias$' on 2 inspect run --tensors 'x*'
   expect 0 '^verified     run/weights.h5: every byte is as it was written$' on 2 inspect run/weights.h5 --verify
   expect 2 'text: nothing to inspect; accepted are a checkpoint' "$kozero" inspect text
-  # Only what opens the state compares its bytes first.
+  # Only commands that open the state compare its bytes first.
   printf x | dd of=run/step_000000012/state.h5 bs=1 seek=3000 conv=notrunc 2>/dev/null
   expect 0 'step         12' "$kozero" inspect run/step_000000012
   for flag in --verify --stats "--diff run/step_000000006"; do
@@ -89,7 +90,7 @@ inspect_differences() {
   expect 1 'differ in 48 of 48' on 3 inspect run/step_000000006 --diff run/step_000000012
   cp out.txt again.txt
   expect 0 same sh -c 'sort first.txt >a; sort again.txt >b; cmp a b && echo same'
-  # A single bit of one element, changed where no KoZeRO header is: inspect finds it.
+  # A single changed bit of one element, in a file without KoZeRO's header: inspect finds it.
   expect 0 'gpt2 for transformers' "$kozero" export run/weights.h5 hf
   header=$(od -An -tu8 -N8 hf/model.safetensors | tr -d ' ')
   begin=$(head -c $((8 + header)) hf/model.safetensors | tail -c +9 | sed 's/.*ln_f\.bias":{[^}]*"data_offsets":\[\([0-9]*\).*/\1/')
@@ -102,12 +103,12 @@ inspect_differences() {
     "$kozero" inspect run/weights.h5 --diff bit/weights.h5
   also 'differ in 1 of 16 tensors'
   expect 1 '"first":\[3\],"values":\["-?0' "$kozero" inspect run/weights.h5 --diff bit/weights.h5 --json
-  # One that a bad disk changes is told by the header.
+  # A bit changed by a bad disk is found by the header's checksum.
   printf x | dd of=run/weights.h5 bs=1 seek=9000 conv=notrunc 2>/dev/null
   expect 3 'run/weights.h5: bytes 4096 to [0-9]* are not what its header says' on 2 eval run/weights.h5
 }
 
-# eval and generate of a folder as it was published, under any stage, with no import and nothing written into it.
+# eval and generate of a published folder, in any stage, without an import; nothing is written into the folder.
 read_folder() {
   make_run data.tokenizer=bpe:300
   expect 0 '^hf: 16 tensors, .* of f32 in 1 file, gpt2 for transformers$' "$kozero" export run/step_000000012 hf
@@ -151,7 +152,7 @@ fine_tune_weights() {
   done
   expect 0 '^dim = 16  # model.init$' cat tuned/deck.toml
   expect 0 same sh -c 'cmp run/tokenizer.json tuned/tokenizer.json && echo same'
-  # One step over all of a text of whole windows has the loss that eval gives.
+  # One step over the whole text, which consists of full windows, has the loss of eval.
   head -c 8064 text/a.txt >whole.txt
   expect 0 '"tokens":8064}' "$kozero" eval hf 'data.text=["whole.txt"]' data.tokenizer=run/tokenizer.json --json
   read_loss
@@ -159,7 +160,7 @@ fine_tune_weights() {
     train.global_batch=504 run.steps=1 --json
 }
 
-# It learns, and goes on from its own checkpoint: checkpoint.resume wins over model.init.
+# Fine-tuning learns, and resumes from its own checkpoint: checkpoint.resume wins over model.init.
 fine_tune_goes_on() {
   make_run data.tokenizer=bpe:300
   make_deck
@@ -173,10 +174,10 @@ fine_tune_goes_on() {
   also '^note         model.init is not read: checkpoint.resume wins$'
   expect 0 '^no difference in 48 tensors$' "$kozero" inspect tuned --diff whole/step_000000003
   expect 0 'validation   loss' "$kozero" eval tuned
-  # All stages, and the plan, begin from it too.
+  # All stages, and the plan, also start from it.
   expect 0 'all stages agree bit for bit' on 2 verify tune.toml model.init=run
   expect 0 '"stage":3' "$kozero" plan tune.toml model.init=run --json
-  # The deck is read before Kokkos is up: nothing may use an execution space there, of which Kokkos complains.
+  # The deck is read before Kokkos is initialized. Using an execution space then is an error that Kokkos reports.
   for command in 'ranks train' plan; do
     expect 0 '^0$' sh -c "'$kozero' $command tune.toml model.init=run 2>&1 >/dev/null | wc -c"
   done
@@ -210,7 +211,7 @@ export_kinds() {
   expect 0 '"dtype":"BF16"' cat half/model-00001-of-*
   expect 0 'f16 in 1 file' "$kozero" export run/step_000000006 half2 --dtype f16
   expect 0 'half-run: gpt2' "$kozero" import half half-run
-  # Rounded once, nothing is lost on the second way.
+  # Values are rounded once; the second export changes nothing.
   expect 0 'bf16' "$kozero" export half-run again --dtype bf16 --max-shard-size 5KiB
   for shard in half/model*; do expect 0 same sh -c "cmp $shard again/${shard#half/} && echo same"; done
   expect 1 'differ in 1[0-6] of 16 tensors' "$kozero" inspect run/weights.h5 --diff half-run/weights.h5
@@ -230,7 +231,7 @@ export_kinds() {
   expect 0 no sh -c 'ls x x.partial 2>/dev/null || echo no'
 }
 
-# A SentencePiece model goes out with the weights and comes in again.
+# A SentencePiece model is exported with the weights and imported again.
 sentencepiece_folder() {
   make_run data.tokenizer="$tokenizers/bpe.model"
   expect 0 'note: tokenizer.model is a SentencePiece model' "$kozero" export run hf
@@ -241,7 +242,7 @@ sentencepiece_folder() {
   expect 0 '"loss":' "$kozero" eval run 'data.text=["text"]' --json
   read_loss
   expect 0 "\"loss\":$loss" "$kozero" eval in 'data.text=["text"]' --json
-  # tokenizer.json goes first; what KoZeRO cannot read of it, the model beside it can.
+  # tokenizer.json is tried first. If KoZeRO cannot read it, the SentencePiece model beside it is used.
   echo '{"model": {"type": "WordLevel"}}' >hf/tokenizer.json
   expect 0 "\"loss\":$loss" "$kozero" eval hf 'data.text=["text"]' --json
 }

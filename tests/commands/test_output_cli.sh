@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The KoZeRO authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# test_output_cli.sh KOZERO MPIEXEC INPUTS CASE: what commands print and where: --json, --help, completion, plots, which
-# keys, text and folders eval takes, notes on data. As test_cli.sh.
+# test_output_cli.sh KOZERO MPIEXEC INPUTS CASE: the output of commands: --json, --help, completion, plots, notes on
+# data; the keys, texts and folders that eval accepts. As test_cli.sh.
 # shellcheck source=tests/commands/cli_case.sh disable=SC2154
 . "$(dirname "$0")/cli_case.sh"
 
@@ -38,7 +38,7 @@ json_alone() {
   json on 2 bench collectives --size 1MiB --runs 1 --json
 }
 
-# The four stages side by side: bytes and memory are those that training counts, and what cannot run is skipped.
+# bench stages: bytes and memory are those that training counts; stages that cannot run are skipped.
 stages() {
   make_text
   # shellcheck disable=SC2086
@@ -66,7 +66,7 @@ print("as training counts")'
   expect 0 '^ +2 +skipped: zero.accumulation = "local" keeps whole gradients' on 2 bench stages "$inputs/stage0.toml" $tiny \
     zero.accumulation=local --steps 1 --runs 1
   lines 2 '  equal$'
-  # Only MPI could tell waiting from moving.
+  # Only MPI itself knows how much of a call is waiting.
   expect 0 '^ +3( +[0-9.]+){5} +- +-  equal$' on 2 bench stages "$@" comm.backend=mpi --steps 1 --runs 1
   expect 0 '^  waiting for other ranks +- +-$' on 2 bench step "$@" comm.backend=mpi zero.stage=2 --runs 1
   expect 0 '^  waiting for other ranks +[0-9.]+ +[0-9.]+ %$' on 2 bench step "$@" zero.stage=2 --runs 1
@@ -79,7 +79,7 @@ print("as training counts")'
   expect 2 'bench stages: .*--rusn is no option; did you mean --runs\?' "$kozero" bench stages "$@" --rusn 2
 }
 
-# Sizes with a unit, integers as decks have them, and --help of train, whose keys have their lines from the schema.
+# Sizes with a unit; integers in all forms that decks accept; --help of train, whose lines for keys are from the schema.
 readable_arguments() {
   make_text
   # shellcheck disable=SC2086
@@ -110,7 +110,7 @@ banner() {
   expect 0 '^precision +f32, products by [^,]*, attention by loops$' on 2 train "$@" run.products=library
 }
 
-# A terminal's status line needs control sequences; NO_COLOR and TERM=dumb leave them out, and samples never hold any.
+# A terminal's status line needs control sequences. NO_COLOR and TERM=dumb turn them off, and samples never have any.
 plain_text() {
   make_text
   # shellcheck disable=SC2086
@@ -125,7 +125,7 @@ assert all(c >= " " or c in "\n\t" for c in text)
 print("UTF-8")'
 }
 
-# kozero.sh asks `kozero ranks` with all that it was given.
+# kozero.sh calls `kozero ranks` with all its arguments.
 ranks_of_arguments() {
   make_text
   expect 0 '^2$' "$kozero" ranks verify "$inputs/quickstart.toml" --steps 2 zero.stage=1
@@ -135,7 +135,7 @@ ranks_of_arguments() {
   expect 0 '^2$' "$kozero" ranks verify run --replay 3
 }
 
-# kozero.sh in a tree without a build, with mocks of all that installs or builds: asking for help starts none of them.
+# kozero.sh in a tree without a build, with mocks of all programs that install or build: --help starts none of them.
 help_of_the_script() {
   local mock
   mkdir -p bin tree/cmake
@@ -176,7 +176,7 @@ help_and_completion() {
     expect 0 "^usage: kozero $command" "$kozero" $command --help
     also '^example: kozero '
     also '^Exit status: 0 done, 1 internal, or a difference .inspect, verify., 2 deck or$'
-    # kozero has a table of what the benchmarks of kozero-bench accept.
+    # kozero has a table of the options that the benchmarks of kozero-bench accept.
     words=$(sed -nE 's/^  (--[a-z-]+) .*/\1/p' out.txt | tr '\n' ' ')
     ! grep -q '^  section.key=value' out.txt || words+='[$]_kozero_keys '
     [[ $command != bench* ]] || expect 0 "^    '$command'\) echo \"$words--help\"" cat completion.bash
@@ -220,7 +220,8 @@ plots() {
   also '^ +validation loss *$'
   also '^ +learning rate *$'
   also ' run \*+'
-  # A run at work: half a last line, and a step that was not finite; a name that gnuplot or a shell might obey.
+  # A run under way: its last line is incomplete, one step was not finite, and its name has characters that gnuplot or a
+  # shell could interpret.
   local name="it's a \"run\" \`touch gone\` \$(touch gone)"
   cp -r run "$name"
   printf '{"step":13,"tokens":1,"loss":null,"lr":0.001}\n{"step":14,"lo' >>"$name/metrics.jsonl"
@@ -232,20 +233,20 @@ words = ["".join(part.data for part in text.childNodes if part.nodeType == 3) or
 assert all(words.count(name) == 4 for name in ("run", "it'"'"'s a \"run\" `touch gone` $(touch gone)")), words
 print("well-formed")'
   expect 2 gone ls gone
-  # Of several, what is no run or has no step is left out.
+  # Paths that are no run, and runs without steps, are skipped.
   mkdir begun && : >begun/metrics.jsonl
   expect 0 '^note: left out, no run with a step: begun, text$' "$kozero" plot begun run text --out both.svg
   also '^both.svg: 1 run$'
   expect 3 'nowhere: no such file; accepted:' "$kozero" plot run nowhere
   expect 3 '^\[rank 0\] error: begun/metrics.jsonl: it has no step yet$' "$kozero" plot begun text
-  # A long run: the picture does not grow with it, and keeps a spike of one step.
+  # A long run: the picture's size does not grow with the run, and a spike of one step stays visible.
   awk 'BEGIN { for (i = 1; i <= 50000; ++i) printf "{\"step\":%d,\"loss\":%s,\"lr\":0.5}\n", i, i == 31234 ? 99.5 : 1 }' >long.jsonl
   expect 0 '^long.svg: 1 run$' "$kozero" plot long.jsonl --out long.svg
   expect 0 '^small$' sh -c '[ "$(stat -c %s long.svg)" -lt 100000 ] && echo small'
   expect 0 '> 100<' grep -o '> 100<' long.svg  # the axis of the loss reaches the spike
 }
 
-# eval writes nothing beside the weights, works from any folder, and refuses keys that it does not read.
+# eval writes nothing into the weights' folder, works from any folder, and refuses keys that it does not read.
 eval_anywhere() {
   make_text
   # shellcheck disable=SC2086
@@ -264,7 +265,7 @@ eval_anywhere() {
   expect 2 'did you mean stage' "$kozero" eval run zero.stge=1
 }
 
-# Text that is not UTF-8, files that are left out, fewer ids than asked for, an override given twice: all are said.
+# Reported: text that is not UTF-8, skipped files, fewer ids than requested, an override given twice.
 notes_on_data() {
   make_text
   printf 'caf\xe9\n' >text/latin.txt

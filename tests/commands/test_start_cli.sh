@@ -2,24 +2,25 @@
 # SPDX-FileCopyrightText: The KoZeRO authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# test_start_cli.sh KOZERO MPIEXEC INPUTS CASE: what is refused, or told, before a command spends time; and ranks that see
-# different files. As test_cli.sh.
+# test_start_cli.sh KOZERO MPIEXEC INPUTS CASE: errors and notes at the start of a command, before it spends time; and
+# ranks that see different files. As test_cli.sh.
 # shellcheck source=tests/commands/cli_case.sh disable=SC2154
 . "$(dirname "$0")/cli_case.sh"
 
-# 12 steps on text, a checkpoint each 4; further overrides may follow.
+# 12 steps on text, with a checkpoint every 4 steps; further overrides may follow.
 train_here() {
   # shellcheck disable=SC2086
   "$kozero" train "$inputs/quickstart.toml" $tiny checkpoint.every=4 checkpoint.keep=0 "$@"
 }
 
-# Two ranks with a folder each, called a and b: the same relative paths, other files.
+# Two ranks in the folders a and b: the same relative paths, different files.
 in_two_folders() {
   local rank0="$kozero" rank1="$kozero"
   timeout 60 $mpiexec -n 1 sh -c 'cd a && exec "$@"' sh "$rank0" "$@" : -n 1 sh -c 'cd b && exec "$@"' sh "$rank1" "$@"
 }
 
-# A launcher's own variable says n, or Slurm's of the step; what an salloc shell has says nothing.
+# The number of ranks is in a launcher's variable or in Slurm's of the job step. The variables of an salloc shell do not
+# count.
 ranks_alone() {
   local deck="$inputs/linear_demo.toml"
   for variable in PMI_SIZE OMPI_COMM_WORLD_SIZE; do
@@ -69,12 +70,12 @@ different_tokenizers() {
     in_two_folders generate run --prompt line --tokens 5 --temperature 0
 }
 
-# A folder that cannot be written is told before the text is tokenized; so is a rank without cores of its own.
-# OpenMP's threads spin for a bounded time when they wait, unless the user has chosen. libgomp prints what it read.
+# A folder that cannot be written is reported before the text is tokenized, and so is a rank without its own cores.
+# Waiting OpenMP threads spin for a bounded time, unless the user has set it. libgomp prints the values that it read.
 waiting() {
   export OMP_DISPLAY_ENV=verbose
   expect 2 'error: absent.toml' "$kozero" train absent.toml
-  grep -q GOMP_SPINCOUNT out.txt || return 0  # another OpenMP
+  grep -q GOMP_SPINCOUNT out.txt || return 0  # not libgomp
   also "GOMP_SPINCOUNT = '1000'"
   expect 2 "GOMP_SPINCOUNT = '1000'" on 2 verify absent.toml
   expect 2 "GOMP_SPINCOUNT = '77'" env GOMP_SPINCOUNT=77 "$kozero" train absent.toml
@@ -94,14 +95,15 @@ places() {
   expect 0 '^a.txt$' ls -A text
 }
 
-# Ranks that see other files under one name: rank 0's choice counts, or all refuse; nobody waits and nothing is mixed.
+# Ranks that see different files under one name: all use rank 0's choice, or all refuse. No rank waits, and files are
+# never mixed.
 other_views() {
   make_text
   train_here >/dev/null
   expect 0 'hf:' "$kozero" export run hf
   train_here run.seed=5 run.dir=other >/dev/null
   mkdir a b
-  # A checkpoint that only rank 0 sees is passed over by both.
+  # A checkpoint that only rank 0 sees is skipped by both ranks.
   cp -r run hf text a && cp -r run hf text b
   rm -r b/run/step_000000012 a/run/weights.h5 b/run/weights.h5
   resume=(train "$inputs/synthetic.toml" run.dir=s run.steps=6 checkpoint.every=2 checkpoint.keep=0 checkpoint.resume=auto
@@ -109,7 +111,7 @@ other_views() {
     optim.warmup_steps=2)
   expect 0 'output in' on 2 "${resume[@]}"
   cp -r s a && cp -r s b && rm -r b/s/step_000000006
-  # It cannot be saved: rank 1 does not see what rank 0 makes.
+  # The save fails, since rank 1 does not see the files that rank 0 makes.
   expect 4 '^skipped      s/step_000000006/manifest.json: cannot open: No such file' in_two_folders "${resume[@]}"
   also '^resume       after step 4'
   for path in run run/step_000000012; do
@@ -132,7 +134,7 @@ other_views() {
       data.tokenizer=bytes
     lines 1 'error'
   done
-  # config.json is rank 0's alone.
+  # Only rank 0's config.json is read.
   rm -r b/hf && cp -r hf b/
   sed -i 's/"layer_norm_epsilon": [^,]*/"layer_norm_epsilon": 0.5/' b/hf/config.json
   expect 0 . text_of "$kozero" generate hf data.tokenizer=bytes --temperature 0 --tokens 20
@@ -142,7 +144,7 @@ other_views() {
   expect 0 '^0$' sh -c 'cmp alone.txt together.txt; echo $?'
 }
 
-# One rank's folder has no hashes beside the same shard: both read it. It has others: both refuse.
+# One rank's folder has the same shard without hashes: both read the shard. With other hashes: both refuse.
 other_hashes() {
   make_text
   expect 0 'training' "$kozero" prepare text out
@@ -159,7 +161,7 @@ other_hashes() {
   lines 1 'error'
 }
 
-# A copied checkpoint counts by its manifest's step; where every checkpoint is broken nothing is begun.
+# A copied checkpoint has the step of its manifest. If every checkpoint is broken, no run starts.
 checkpoint_names() {
   make_text
   train_here >/dev/null
@@ -177,7 +179,7 @@ checkpoint_names() {
   rm -r run && cp -r whole run
   for step in 4 8; do echo '{' >run/step_00000000$step/manifest.json; done
   printf x | dd of=run/step_000000012/state.h5 bs=1 seek=3000 conv=notrunc 2>/dev/null
-  # A start that fails says so in status.json and log.txt; all else stays.
+  # A failed start is recorded in status.json and log.txt; no other file changes.
   find run -type f ! -name status.json ! -name log.txt -exec cksum {} + | sort >before.txt
   expect 3 '^\[rank 0\] error: checkpoint.resume = "auto": none of the 3 checkpoints in run is whole, nothing was changed: run/step_000000012/state.h5: bytes .* \(and 2 more\); bring one back' \
     train_here checkpoint.resume=auto
@@ -189,7 +191,7 @@ checkpoint_names() {
   expect 3 'run/step_000000004/manifest.json: "format_version" is of another type: string$' "$kozero" inspect run/step_000000004
 }
 
-# Only regular files are opened: nobody waits for a FIFO's writer, and a circle of links has status 3.
+# Only regular files are opened: no command waits for a FIFO's writer, and a loop of links gives status 3.
 no_regular_files() {
   make_text
   train_here >/dev/null
@@ -230,7 +232,8 @@ no_regular_files() {
   expect 3 'File name too long|no such file' "$kozero" eval run "data.text=[\"$(printf 'x%.0s' $(seq 300))\"]"
 }
 
-# What a run writes into its folder replaces no link, waits for no FIFO, and does not fail at a folder; nothing is lost.
+# A run's writes into its folder replace no link, wait for no FIFO, and do not fail because of a folder; no data is
+# lost.
 files_of_a_run() {
   make_text
   train_here >/dev/null
@@ -255,13 +258,13 @@ files_of_a_run() {
   done
 }
 
-# 10,000 layers of nothing: refused before a network is built.
+# 10,000 layers without memory for them: refused before a network is built.
 many_layers() {
   make_text
   train_here >/dev/null
   expect 0 'hf:' "$kozero" export run hf
   sed -i 's/"n_layer": 1,/"n_layer": 10000,/; s/"n_embd": 16,/"n_embd": 4096,/' hf/config.json
-  local most=4000000  # KiB of addresses; AddressSanitizer itself takes more
+  local most=4000000  # KiB of address space; AddressSanitizer itself needs more
   ! grep -q __asan_init "$kozero" || most=unlimited
   for command in "import hf out" "eval hf"; do
     # shellcheck disable=SC2086
@@ -273,7 +276,7 @@ many_layers() {
     model.heads=32
 }
 
-# A preset on the command line replaces the deck's shape, and one line says what.
+# A preset on the command line replaces the deck's shape; one line lists the replaced keys.
 preset_replaces() {
   expect 0 '^.*/llama.toml: 8030261248 parameters on 4 ranks' "$kozero" plan "$inputs/llama.toml" model.preset=llama-8b \
     --ranks 4 --memory 48GB --device a100
@@ -306,7 +309,7 @@ DECK
   expect 0 '^defaults     optim.warmup_steps = 0$' "$kozero" train run/deck.toml run.dir=again run.steps=1
 }
 
-# What stands in the wrong place, or is another program's word, is answered with what to write.
+# Misplaced words, and other programs' names, are refused with the correct form.
 misplaced_words() {
   local deck="$inputs/quickstart.toml"
   expect 2 '^\[rank 0\] error: train: DECK is missing; example: kozero train inputs/quickstart.toml .*; usage: kozero train DECK' \
@@ -326,7 +329,7 @@ misplaced_words() {
   expect 3 'data.text: /nowhere: no such file' "$kozero" train "$deck" 'data.text=[/nowhere]' run.dir=run
 }
 
-# What could not be printed is a failed write; a reader who leaves is none.
+# Output that cannot be printed is a failed write, except if the reader has closed its pipe.
 unwritable_output() {
   make_text
   # shellcheck disable=SC2086
@@ -340,7 +343,7 @@ unwritable_output() {
   expect 0 '^\[run\]$' sh -c "'$kozero' keys --all | head -n 1"
 }
 
-# Paths and values cannot break a line or move the cursor.
+# Control characters in paths and values cannot break a line or move the cursor.
 escaped_lines() {
   local bad
   make_text

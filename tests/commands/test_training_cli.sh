@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The KoZeRO authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# test_training_cli.sh KOZERO MPIEXEC INPUTS CASE: what a training run says of itself and keeps: validation, its best
-# checkpoint, provenance, notes on short trials, state on a disk, memory; and what verify compares. As test_cli.sh.
+# test_training_cli.sh KOZERO MPIEXEC INPUTS CASE: the output and files of a training run: validation, its best
+# checkpoint, provenance, notes on short trials, state on a disk, memory; and the comparisons of verify. As test_cli.sh.
 # shellcheck source=tests/commands/cli_case.sh disable=SC2154
 . "$(dirname "$0")/cli_case.sh"
 
@@ -13,17 +13,18 @@ train_here() {
   "$kozero" train "$inputs/quickstart.toml" $tiny "$@"
 }
 
-# easy_then_hard N: a text of N lines that are all the same, then 400 that are not.
+# easy_then_hard N: a text of N equal lines, then 400 different lines.
 easy_then_hard() {
   mkdir -p text
   for i in $(seq 1 "$1"); do echo "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"; done >text/a.txt
   for i in $(seq 1 400); do echo "line $i: the quick brown fox jumps over $i lazy dogs, again and."; done >>text/a.txt
 }
 
-# val_loss of each step that has one.
+# The val_loss of each step that has one.
 val_losses() { sed -n 's/.*"step":\([0-9]*\),.*"val_loss":\([0-9][^,]*\),.*/\1 \2/p' "$1/metrics.jsonl"; }
 
-# A part of the validation set, spread over all of it: near the loss of the whole, the same on any rank count.
+# A part of the validation set, spread over all of it: its loss is near that of the whole, and the same on any number of
+# ranks.
 validation() {
   easy_then_hard 1200
   set -- train.eval_every=4 data.val_fraction=0.5 optim.lr=1e-2
@@ -40,7 +41,7 @@ validation() {
   expect 0 '^near$' awk -v part="$part" -v whole="$whole" 'BEGIN { if ((part - whole) ^ 2 < 0.04) print "near"; else print part, whole }'
 }
 
-# The checkpoint with the lowest validation loss stays through pruning and resumes, and is exported by --best.
+# The checkpoint with the lowest validation loss is never pruned, also after resumes, and is exported by --best.
 best() {
   easy_then_hard 400
   set -- checkpoint.every=2 checkpoint.keep=1 checkpoint.keep_best=true train.eval_every=0 optim.warmup_steps=0 \
@@ -49,7 +50,7 @@ best() {
   val_losses run >losses.txt
   expect 0 '^2$' sh -c 'wc -l <losses.txt'
   expect 0 '"validation_loss": ' cat run/step_000000004/manifest.json
-  # A rate that ruins the model: later checkpoints are worse, and pruned.
+  # A learning rate that ruins the model: later checkpoints are worse, and are pruned.
   expect 0 '^resume       after step 4' on 2 train "$inputs/quickstart.toml" $tiny "$@" run.steps=10 optim.lr=0.5 checkpoint.resume=auto
   lines 0 'lowest validation loss so far'
   expect 0 '^step_000000004 step_000000010 $' sh -c "ls run | grep step_ | tr '\n' ' '"
@@ -61,14 +62,14 @@ best() {
   expect 2 '^\[rank 0\] error: plain: no checkpoint in it has a validation loss; with checkpoint.keep_best = true' \
     "$kozero" export plain x --best
   expect 2 'checkpoint.keep_best = true: accepted is false where checkpoint.every = 0' train_here checkpoint.keep_best=true checkpoint.every=0
-  # What a stop saves was not validated: it is not the best.
+  # A checkpoint saved by a stop was not validated, so it is not the best.
   expect 75 'its checkpoint is stopped/step_000000001' train_here "$@" run.dir=stopped run.max_minutes=1e-9
   expect 0 '^0$' sh -c 'grep -c validation_loss stopped/step_000000001/manifest.json; true'
   head -c 600 text/a.txt >text/b.txt && rm text/a.txt
   expect 2 'checkpoint.keep_best = true: the data are too few to keep any for validation' train_here "$@" data.val_fraction=0.001
 }
 
-# Version, commit, libraries, command and hosts: printed, and kept with a run; tensors do not depend on them.
+# Version, commit, libraries, command and hosts: printed and recorded with a run; tensors do not depend on them.
 provenance() {
   make_text
   expect 0 '^kozero [0-9]+\.[0-9]+\.[0-9]+$' "$kozero" --version
@@ -143,7 +144,7 @@ offload() {
     run.threads=1
 }
 
-# Sharded in groups of ranks: the files and bits of one group, which go on with any others.
+# Sharding in groups of ranks: the files and bits are those of one group; runs resume with other groups.
 groups() {
   make_text
   # shellcheck disable=SC2086
@@ -182,7 +183,7 @@ groups() {
     zero.shard_group=node
 }
 
-# The vocabulary in blocks: the same files, which go on with other blocks, and say so.
+# The vocabulary in blocks: the same files; runs resume with other blocks, and print a note.
 vocabulary_blocks() {
   make_text
   # shellcheck disable=SC2086
@@ -205,7 +206,7 @@ vocabulary_blocks() {
   expect 2 'model.vocab_block = 100: accepted: 0 .* and multiples of 8$' "$kozero" plan "$@" model.vocab_block=100
 }
 
-# Several blocks in a unit: the bits of blocks alone, and runs that go on with other units.
+# Several blocks per unit: the bits are those of one block per unit; runs resume with other units.
 buckets() {
   make_text
   # shellcheck disable=SC2086
@@ -221,7 +222,7 @@ buckets() {
   expect 2 'zero.bucket_mib' "$kozero" plan "$inputs/quickstart.toml" model.arch=linear zero.bucket_mib=4
 }
 
-# What plan says for several numbers of ranks, and advises where memory is short.
+# plan for several numbers of ranks, and its advice if memory is short.
 planned_ranks() {
   expect 0 '^   64 MiB sent per step +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ *$' "$kozero" plan "$inputs/gpt2_124m.toml" \
     --ranks 8,64 --device host zero.offload_optimizer=host
@@ -240,7 +241,7 @@ planned_ranks() {
   expect 0 '^8 ranks: nothing that plan tries fits: ' "$kozero" plan "$inputs/gpt2_124m.toml" --ranks 8 --memory 100MiB
 }
 
-# The reserve of a GPU, a faster stage that fits too, sizes as people write them, own rates, and a hint.
+# plan: the reserve of a GPU, a faster stage that also fits, sizes with units, given rates, and a hint.
 plan_for_gpus() {
   printf '[run]\nsteps = 10\n[model]\narch = "llama"\npreset = "llama-13b"\nseq = 2048\n[data]\nsynthetic = true\n[train]\n%s%s' \
     $'global_batch = 128\nmicro_batch = 1\nprecision = "bf16"\n' $'[zero]\nstage = 3\n' >13b.toml
@@ -253,7 +254,7 @@ plan_for_gpus() {
   also '^reserve: 2.0 GiB per rank for the CUDA context, NCCL and libraries, an estimate, never measured [(]--reserve SIZE[)]$'
   also '^GiB on the fullest rank '
   also '^total +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+$'
-  # What fits without a reserve by less than it does not fit with it.
+  # A run that fits without the reserve, by less than the reserve, does not fit with it.
   bytes=$("$kozero" plan 13b.toml --ranks 32 --device a100 --json 2>/dev/null |
     python3 -c 'import json, sys; print([s for s in json.load(sys.stdin)["stages"] if s["stage"] == 3][0]["device"])')
   expect 0 '^32 ranks: fits as it is ' "$kozero" plan 13b.toml --ranks 32 --device a100 \
@@ -272,8 +273,8 @@ plan_for_gpus() {
     --ranks 32 --device rtx4090 --memory 1GiB
 }
 
-# memory_error_of RANKS OVERRIDE...: trains one step; by how many per cent the process' peak differs from its memory
-# before the run and the plan's arrays.
+# memory_error_of RANKS OVERRIDE...: trains one step; the difference in per cent between the process's peak memory and
+# the sum of its memory before the run and the plan's arrays.
 memory_error_of() {
   ranks=$1
   shift
@@ -285,9 +286,9 @@ memory_error_of() {
       100 * ($2 - $1 - $3) / $1, $1, $3, $2, deck}'
 }
 
-# For 12 decks a process takes what was planned and what it had before, within 2 %; with weights on a disk at most
-# that, since not all pages that are booked are in memory at once. Not among ctest's tests for its time:
-# `cmake --build build/release --target memory_decks`.
+# For 12 decks the peak memory of a process is what was planned and what it had before, within 2 %; with weights on a
+# disk it is at most that, since not all booked pages are in memory at once. It takes too long for ctest: `cmake --build
+# build/release --target memory_decks`.
 memory() {
   make_text
   {
@@ -309,7 +310,8 @@ memory() {
   expect 0 '^(-[0-9.]+|[01]\.[0-9]) per cent' tail -n 1 errors.txt
 }
 
-# Back ends and, by way of a trace in a file, threads; a difference with its step, tensor and element.
+# verify of back ends and, with a trace in a file, of numbers of threads; a difference is printed with its step, tensor
+# and element.
 verify_all() {
   make_text
   # shellcheck disable=SC2086
@@ -325,7 +327,7 @@ verify_all() {
     --reference trace --steps 2 run.threads=2
   lines 4 '^ +1 +[0-3] +self +2 .* equal$'
   if "$kozero" --version | grep -q oneDNN && [ "$(uname -m)" = x86_64 ]; then
-    # More rows than channels: oneDNN divides the sums of gradients among threads.
+    # More rows than channels, so that oneDNN divides the sums of gradients among threads.
     local wide="model.dim=64 model.seq=256 train.global_batch=8 train.micro_batch=8 run.products=library"
     export DNNL_MAX_CPU_ISA=AVX2
     # shellcheck disable=SC2086
@@ -343,7 +345,7 @@ verify_all() {
   expect 2 'verify: ' "$kozero" verify run --replay 3 --all
 }
 
-# A run that goes on names each key that changes its bits, with both values; going back to the deck's is a change too.
+# A resumed run prints each key that changes its bits, with both values; a return to the deck's value is a change too.
 resume_with_other_keys() {
   make_text
   # shellcheck disable=SC2086
@@ -365,7 +367,7 @@ resume_with_other_keys() {
     run.max_minutes=1e-9 checkpoint.resume=auto
   expect 0 '^resume ' "$kozero" train "$@" run.steps=20 checkpoint.resume=auto run.threads=1 log.every=3 checkpoint.keep=2
   lines 0 ' and was '
-  # Another batch needs a run of its own; the command that the refusal prints begins one.
+  # Another batch size needs a new run; the error prints the command that starts it.
   expect 2 'run/step_000000020: the deck disagrees with it: the global batch is 8 and was 6; train.global_batch=6 goes on; model.init=run/step_000000020 checkpoint.resume=none begins a new run from these weights, with a fresh optimizer, at any batch$' \
     "$kozero" train "$@" run.steps=20 checkpoint.resume=auto train.global_batch=8
   expect 0 '^init         weights of run/step_000000020' "$kozero" train "$@" run.steps=2 train.global_batch=8 \

@@ -26,7 +26,7 @@ namespace {
 
 constexpr std::int64_t kPage = 1024;  // floats
 
-/// Bytes of this process's memory that are pages of mapped files of this test.
+/// The bytes of this process's memory that are pages of this test's mapped files.
 std::int64_t resident_bytes() {
   std::ifstream maps("/proc/self/smaps");
   std::string line;
@@ -41,7 +41,7 @@ std::int64_t resident_bytes() {
   return bytes;
 }
 
-/// The path under which the process still reaches its only file without a name.
+/// A path to the process's only unnamed file, which has no other path.
 std::string open_file() {
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     std::error_code ignored;
@@ -208,7 +208,7 @@ TEST_CASE("a stream of one part, and one that ends in the middle of a cycle") {
       values(7) += 1.0F;
       one.release();
     }
-    one.await();  // and never released
+    one.await();  // never released
   }
   CHECK(values(7) == 5.0F);
   std::vector<std::vector<PageRange>> parts;

@@ -79,7 +79,7 @@ TEST_CASE("the newest events come oldest first, and the ring forgets the oldest"
   CHECK(three[2].sequence == EventRing::kCapacity - 1);
   ring.begin({.name = "one more", .sequence = EventRing::kCapacity});
   CHECK(ring.newest(1, [](const Event& event) { return event.sequence == 0; }).empty());
-  ring.end(first, Event::Clock::now());  // its place holds another event, which has not ended
+  ring.end(first, Event::Clock::now());  // its slot has another event now, which has not ended
   CHECK(ring.newest(1, all)[0].end < ring.newest(1, all)[0].begin);
   CHECK(ring.newest(2 * EventRing::kCapacity, all).size() == EventRing::kCapacity);
 }

@@ -33,7 +33,7 @@ TEST_CASE("a thinned series of any length takes no further memory, and its value
     for (std::size_t k = 0; k < values.size(); ++k) even = even && values[k] == static_cast<double>(k) * stride;
     CHECK(even);
     CHECK(values.size() * 2 >= std::min<std::size_t>(static_cast<std::size_t>(i), ThinnedSeries::kCapacity));
-    CHECK(values.back() + stride > i);  // up to the last one
+    CHECK(values.back() + stride > i);  // the sample reaches the end of the series
   }
   CHECK(series.values().data() == memory);
 }

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_parameter_table.cpp: places of tensors in units, ranks' shards, initial values of any range, slot buffers.
+// test_parameter_table.cpp: offsets of tensors in units, ranks' shards, initial values of any range, slot buffers.
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <vector>
@@ -142,7 +142,7 @@ TEST_CASE("a rank's shards lie one after another in unit order, and all ranks' s
     table.add(Parameter{.name = "weight", .shape = {extent}});
   }
   for (int num_ranks = 1; num_ranks <= 9; ++num_ranks) {
-    std::vector<std::int64_t> ends(3, 0);  // by unit: where the next rank's shard begins
+    std::vector<std::int64_t> ends(3, 0);  // by unit: the begin of the next rank's shard
     for (int rank = 0; rank < num_ranks; ++rank) {
       const ShardLayout layout(table, num_ranks, rank);
       std::int64_t first = 0;
@@ -211,6 +211,6 @@ TEST_CASE("a unit whose tensors are all frozen has no elements in the table of g
   CHECK(gradients.unit(3).offset == 64);
   CHECK(gradients.rows_of(2).empty());
   CHECK(gradients.rows_of(1).size() == 2);
-  CHECK(SlotBuffers(gradients, 1).buffers().size() == 3);  // of slot 0 one, of slot 1 two
+  CHECK(SlotBuffers(gradients, 1).buffers().size() == 3);  // one of slot 0, two of slot 1
   CHECK(SlotBuffers(gradients, 1).of(1) != SlotBuffers(gradients, 1).of(3));
 }

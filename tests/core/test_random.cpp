@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_random.cpp: Philox's published answers, permutations, and the distribution of normal values.
+// test_random.cpp: Philox's published test vectors, permutations, and the distribution of normal values.
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>

@@ -1,16 +1,16 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// failing_calls.cpp: a library to preload, which counts calls that change files, and at one of them fails or kills.
+// failing_calls.cpp: a library to preload. It counts calls that change files; one of them fails, or kills its process.
 //   KOZERO_CALLS_UNDER   counts calls on paths that contain this text and, after the first, fsync of its folder
 //   KOZERO_CALLS_LOG     a file to which each counted call is appended: "number call path"; its name ends in ".RANK"
-//   KOZERO_CALLS_AT      the call, from 1, at which it happens; KOZERO_CALLS_RANK: on this rank
-//   KOZERO_CALLS_DO      "kill": SIGKILL to this rank; "kill all": to all of its launcher's; "stop": SIGSTOP to this
-//                        rank; "sleep N": it takes N seconds longer; or an errno: it fails
+//   KOZERO_CALLS_AT      the number of the affected call, from 1; KOZERO_CALLS_RANK: its rank
+//   KOZERO_CALLS_DO      "kill": SIGKILL to this rank; "kill all": to all processes of its launcher; "stop": SIGSTOP to
+//                        this rank; "sleep N": the call takes N seconds longer; or an errno with which the call fails
 //   KOZERO_STOP_AT       "N": SIGSTOP to the rank of KOZERO_CALLS_RANK at its N-th MPI_Iallgather, which is control
 //                        traffic; or "MPI_Finalize": before that call
-//   KOZERO_FREE_BLOCKS   statvfs reports so many free blocks, which other programs are about to use
+//   KOZERO_FREE_BLOCKS   the number of free blocks that statvfs reports, as if other programs then used the disk
 //   KOZERO_MPI_FAILS     "MPI_Comm_split_type": that call fails on the rank of KOZERO_CALLS_RANK
-//   KOZERO_MPI_FUNNELED  "all", or a rank: there MPI_Init_thread provides at most MPI_THREAD_FUNNELED
+//   KOZERO_MPI_FUNNELED  "all", or a rank, on which MPI_Init_thread provides at most MPI_THREAD_FUNNELED
 // Opening for reading, and closing such a file, is not counted, since it changes no file.
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -75,7 +75,7 @@ void kill_siblings() {
   }
 }
 
-/// A path through a descriptor of this process, as "/proc/self/fd/7/state.h5", by the folder's name.
+/// A path through a descriptor of this process, such as "/proc/self/fd/7/state.h5", with the folder's name instead.
 std::string without_descriptor(const std::string& path) {
   const std::string begin = "/proc/self/fd/";
   if (path.rfind(begin, 0) != 0) return path;
@@ -84,7 +84,7 @@ std::string without_descriptor(const std::string& path) {
   return path_of(file) + rest;
 }
 
-/// Counts the call; true, with errno, where it is to fail.
+/// Counts the call. Returns true, with errno set, if it must fail.
 bool fails(const char* call, const std::string& given) {
   const std::string path = without_descriptor(given);
   const std::string under = setting("KOZERO_CALLS_UNDER");
@@ -104,7 +104,7 @@ bool fails(const char* call, const std::string& given) {
   return true;
 }
 
-/// Stops this rank where KOZERO_STOP_AT names the call.
+/// Stops this rank if KOZERO_STOP_AT names the call.
 void stop_at(const std::string& call) {
   if (setting("KOZERO_STOP_AT") == call && rank() == setting("KOZERO_CALLS_RANK")) kill(getpid(), SIGSTOP);
 }

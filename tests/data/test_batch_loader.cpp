@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_batch_loader.cpp: where a sample's tokens and name end up in a batch.
+// test_batch_loader.cpp: the places of a sample's tokens and id in a batch.
 #include <catch2/catch_test_macros.hpp>
 
 #include <kozero/core/error.hpp>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kSeq = 3;
 
-/// Sample s holds 10 s, 10 s + 1 ...
+/// Sample s has the tokens 10 s, 10 s + 1 ...
 class CountedSamples final : public data::SampleSource {
  public:
   [[nodiscard]] std::int64_t num_samples() const override { return 100; }

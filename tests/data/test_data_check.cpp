@@ -1,24 +1,24 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_data_check.cpp: damage and bad ids are found by whichever rank reads the block; which data they are does not
-// depend on the rank count.
+// test_data_check.cpp: damage and bad ids are found by the rank that reads the block; the identity of the data does not
+// depend on the number of ranks.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
-#include <io/thrown.hpp>
 #include <kozero/data/data_check.hpp>
 #include <kozero/data/token_shard.hpp>
 
+#include <support/thrown.hpp>
 #include <train/groups.hpp>
 #include <train/shared_folder.hpp>
 
 using namespace kozero;
 using Catch::Matchers::ContainsSubstring;
 using data::DataCheck;
-using io::thrown_by;
+using tests::thrown_by;
 
 namespace {
 
@@ -35,7 +35,7 @@ std::string shard_of(const tests::SharedFolder& folder, const std::string& name,
   return path;
 }
 
-/// Rank 0 of the world writes it.
+/// A shard that rank 0 of the world writes.
 std::string shard(const tests::SharedFolder& folder, const std::string& name, std::int64_t position = 0, Token id = 1) {
   if (test::world_rank() == 0) shard_of(folder, name, position, id);
   MPI_Barrier(MPI_COMM_WORLD);
@@ -81,7 +81,7 @@ TEST_CASE("a flipped bit is found in the background, by the rank whose block it 
       text = thrown_by([&] { check.look(); }).text;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    const int owner = (3 + 1) % comm.size();  // its second block, behind three good ones
+    const int owner = (3 + 1) % comm.size();  // the rank of its second block, after three good blocks
     if (comm.rank() == owner) CHECK_THAT(text, ContainsSubstring("bad.bin: bytes 16777216 to 33554431 are not what"));
     if (comm.rank() != owner) CHECK(text.empty());
     comm.barrier();

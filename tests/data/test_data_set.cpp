@@ -1,18 +1,18 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_data_set.cpp: which tokens a deck's samples hold, and which decks name no usable data.
+// test_data_set.cpp: the tokens of a deck's samples, and decks without usable data.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <algorithm>
 
-#include <io/scratch_folder.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/data/data_set.hpp>
 #include <kozero/data/token_shard.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/train/settings.hpp>
+#include <support/scratch_folder.hpp>
 
 using namespace kozero;
 using Catch::Matchers::ContainsSubstring;
@@ -30,7 +30,7 @@ io::Deck deck_with(const std::vector<std::string>& overrides) {
 }
 
 /// A shard of the tokens 0, 1, 2 ... count-1.
-std::string shard_of(const io::ScratchFolder& folder, std::int64_t count) {
+std::string shard_of(const tests::ScratchFolder& folder, std::int64_t count) {
   const std::string path = folder / ("count_" + std::to_string(count) + ".bin");
   data::TokenShardWriter writer(path, 1000);
   for (Token token = 0; token < count; ++token) writer.append(std::span(&token, 1));
@@ -51,11 +51,11 @@ data::DataSet opened(const io::Deck& deck) {
 }  // namespace
 
 TEST_CASE("sample s begins at token s T; validation is the tail that training does not see") {
-  const io::ScratchFolder folder("data_set");
+  const tests::ScratchFolder folder("data_set");
   const auto data =
       opened(deck_with({"data.tokens=" + shard_of(folder, 42), "model.vocab=1000", "data.val_fraction=0.3"}));
   REQUIRE(data.validation != nullptr);
-  CHECK(data.train->num_samples() == 7);  // of 10 windows
+  CHECK(data.train->num_samples() == 7);  // 7 of 10 windows
   CHECK(data.validation->num_samples() == 3);
   CHECK(sample_of(*data.train, 0) == std::vector<Token>{0, 1, 2, 3, 4});
   CHECK(sample_of(*data.train, 6) == std::vector<Token>{24, 25, 26, 27, 28});
@@ -64,7 +64,7 @@ TEST_CASE("sample s begins at token s T; validation is the tail that training do
 }
 
 TEST_CASE("what lies behind the last whole window is its part's tail") {
-  const io::ScratchFolder folder("data_set_tail");
+  const tests::ScratchFolder folder("data_set_tail");
   const auto opened_with = [&](std::int64_t tokens, const std::string& val_fraction) {
     return opened(deck_with(
         {"data.tokens=" + shard_of(folder, tokens), "model.vocab=1000", "data.val_fraction=" + val_fraction}));
@@ -84,7 +84,7 @@ TEST_CASE("what lies behind the last whole window is its part's tail") {
 }
 
 TEST_CASE("too few tokens are refused before anything is made of them") {
-  const io::ScratchFolder folder("data_set_short");
+  const tests::ScratchFolder folder("data_set_short");
   const auto deck = deck_with({"data.tokens=" + shard_of(folder, 4), "model.vocab=1000"});
   const auto refused = [](const data::DataSet& data, const io::Deck& of) {
     data::require_whole_sample(data, of, kSeq);
@@ -100,7 +100,7 @@ TEST_CASE("too few tokens are refused before anything is made of them") {
 }
 
 TEST_CASE("an epoch has the training text of a source repeat times, and validation text once") {
-  const io::ScratchFolder folder("data_set_sources");
+  const tests::ScratchFolder folder("data_set_sources");
   std::string a, b;
   for (int i = 0; i < 400; ++i) a += "a" + std::to_string(i) + " ";
   for (int i = 0; i < 300; ++i) b += "b" + std::to_string(i) + " ";
@@ -119,9 +119,9 @@ TEST_CASE("an epoch has the training text of a source repeat times, and validati
   const auto once = opened_with(source(file_a, 1) + "," + source(file_b, 1));
   const auto twice = opened_with(source(file_a, 1) + "," + source(file_b, 2));
   CHECK_THAT(once.description, ContainsSubstring("now in"));
-  CHECK_THAT(twice.description, ContainsSubstring(" from "));  // the same tokens, in another mixture
+  CHECK_THAT(twice.description, ContainsSubstring(" from "));  // a mixture of the same tokens
   const auto all = tokens_of(*once.train_shards);
-  const auto begin_of_b = std::ranges::find(all, Token{'b'}) - all.begin() - 1;  // behind the end-of-text
+  const auto begin_of_b = std::ranges::find(all, Token{'b'}) - all.begin() - 1;  // after the end-of-text
   auto expected = all;
   expected.insert(expected.end(), all.begin() + begin_of_b, all.end());
   CHECK(tokens_of(*twice.train_shards) == expected);
@@ -138,7 +138,7 @@ TEST_CASE("an epoch has the training text of a source repeat times, and validati
   CHECK_THAT(twice.description, ContainsSubstring("; an epoch has 1 x data.source[0] (" + std::to_string(begin_of_b) +
                                                   " tokens), 2 x data.source[1] (" +
                                                   std::to_string(all.size() - begin_of_b) + " tokens)"));
-  CHECK(twice.train_bytes_per_token.value() < 1.0);  // of each token, end-of-text included
+  CHECK(twice.train_bytes_per_token.value() < 1.0);  // counts end-of-text tokens too
   CHECK(data::vocab_of(deck_with({"data.source=[{text=\"a.txt\"}]"})) == 256);
   const auto tiny =
       deck_with({"data.source=[" + source(folder.put("tiny.txt", "abc"), 1) + "]", "data.cache=" + (folder / "cache")});
@@ -147,7 +147,7 @@ TEST_CASE("an epoch has the training text of a source repeat times, and validati
 }
 
 TEST_CASE("a tokenizer with more ids than the model is refused, for shards too") {
-  const io::ScratchFolder folder("data_set_vocab");
+  const tests::ScratchFolder folder("data_set_vocab");
   const auto deck = deck_with({"data.tokens=" + shard_of(folder, 42), "data.tokenizer=bytes", "model.vocab=100"});
   const auto data = opened(deck);
   CHECK(data.vocab == 256);
@@ -177,7 +177,7 @@ TEST_CASE("tokens of text lie in data.cache, or in a folder beside the run that 
   CHECK(data::token_cache_of(deck_with({"data.text=a", "run.dir=/a/lr-2/"})) == "/a/.tokens");
   CHECK(data::token_cache_of(deck_with({"data.text=a", "run.dir=run"})) == ".tokens");
   CHECK(data::token_cache_of(deck_with({"data.text=a", "run.dir=run", "data.cache=/shared"})) == "/shared");
-  const io::ScratchFolder folder("data_set_cache");
+  const tests::ScratchFolder folder("data_set_cache");
   std::string words;
   for (int i = 0; i < 200; ++i) words += "in 2025 ";
   const std::string text = folder.put("text.txt", words);

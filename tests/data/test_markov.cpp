@@ -8,19 +8,18 @@
 #include <cmath>
 #include <map>
 
+#include <support/thrown.hpp>
 #include "src/data/markov.hpp"
-
-#include <io/thrown.hpp>
 
 namespace kozero::data {
 
 using Catch::Matchers::WithinAbs;
 using Catch::Matchers::WithinRel;
-using io::thrown_by;
+using tests::thrown_by;
 
 namespace {
 
-/// The entropy of the next token given the present one, from counts.
+/// The entropy of the next token given the current token, from counts.
 double empirical_rate(const MarkovSource& source, std::uint64_t samples, std::size_t length) {
   std::map<std::pair<Token, Token>, double> pairs;
   std::map<Token, double> firsts;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_prepare.cpp: text becomes token shards once, in a folder or in the cache; sources have shards of their own.
+// test_prepare.cpp: text becomes token shards once, in a folder or in the cache; each source has its own shards.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -12,17 +12,16 @@
 #include <kozero/data/prepare.hpp>
 #include <kozero/data/token_cache.hpp>
 #include <kozero/data/token_shard.hpp>
+#include <support/scratch_folder.hpp>
+#include <support/thrown.hpp>
 #include "io/text/tokenizer.hpp"
-
-#include <io/scratch_folder.hpp>
-#include <io/thrown.hpp>
 
 namespace kozero::data {
 
-using io::bytes_of;
 using io::make_tokenizer;
-using io::ScratchFolder;
-using io::thrown_by;
+using tests::bytes_of;
+using tests::ScratchFolder;
+using tests::thrown_by;
 namespace fs = std::filesystem;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::WithinRel;
@@ -161,7 +160,7 @@ TEST_CASE("byte-order marks and CR LF line ends of the text are counted, kept an
   folder.put("text/a.txt", "\xEF\xBB\xBFone\r\ntwo\r\nthree\n");
   folder.put("text/b.txt", "plain \xEF\xBB\xBF\n");
   const PrepareOrder order{{folder / "text"}, "bytes", 0.0, folder / "out"};
-  for (int i = 0; i < 2; ++i) {  // made, and found
+  for (int i = 0; i < 2; ++i) {  // made at first, then found
     const auto made = prepare(order);
     CHECK(made.byte_order_marks == 1);
     CHECK(made.crlf_line_ends == 2);
@@ -191,7 +190,7 @@ TEST_CASE("a cache has an entry per text, tokenizer and split, made once and nev
   CHECK(fs::exists(first.train.files[0]));
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder / "cache")) names.push_back(entry.path().string());
-  CHECK(names.size() == 2);  // no lock, nothing partial
+  CHECK(names.size() == 2);  // no lock and no partial file
 }
 
 TEST_CASE("a damaged entry is set aside, and what a killed process left is removed") {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_sampler.cpp: one pass takes each sample exactly once, however ranks and micro-steps share it out.
+// test_sampler.cpp: one epoch has each sample exactly once, for any division among ranks and micro-steps.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <map>
@@ -16,7 +16,7 @@ using data::Share;
 
 namespace {
 
-/// How often each sample is taken in the epoch that begins after `before` epochs, by all ranks together.
+/// How often all ranks together take each sample in the epoch that begins after `before` epochs.
 std::map<std::int64_t, int> visits(const Sampler& sampler, std::int64_t before, int num_ranks,
                                    std::int64_t micro_batch) {
   std::map<std::int64_t, int> count;
@@ -42,7 +42,7 @@ TEST_CASE("epochs after a step are samples taken over samples there are") {
   const Sampler sampler(3, 23, 8);
   CHECK(sampler.epochs_after(0) == 0.0);
   CHECK(sampler.epochs_after(1) == 8.0 / 23.0);
-  CHECK(sampler.epochs_after(3) == 1.0);  // the incomplete last step
+  CHECK(sampler.epochs_after(3) == 1.0);  // includes the incomplete last step
   CHECK(sampler.epochs_after(4) == 1.0 + 8.0 / 23.0);
 }
 
@@ -97,7 +97,7 @@ TEST_CASE("numbers of granules are added in the granules' order, whatever the nu
     for (int rank = 0; rank < ranks; ++rank) {
       for (int m = 0; m < micro_steps; ++m) {
         const auto g = static_cast<std::size_t>(m * ranks + rank);
-        values.push_back(g < of_granules.size() ? of_granules[g] : 77.0);  // a rank without work reports what it likes
+        values.push_back(g < of_granules.size() ? of_granules[g] : 77.0);  // a rank without work may report any value
       }
     }
     CHECK(data::sum_over_granules(values, ranks, 5) == expected);

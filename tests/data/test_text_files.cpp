@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_text_files.cpp: which files are a corpus, why others are refused, and the blocks that its text is read in.
+// test_text_files.cpp: the files of a corpus, why other files are refused, and the blocks in which text is read.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
@@ -8,17 +8,16 @@
 
 #include <kozero/data/text_files.hpp>
 #include <kozero/data/token_shard.hpp>
+#include <support/scratch_folder.hpp>
+#include <support/thrown.hpp>
 #include "src/data/document_formats.hpp"
-
-#include <io/scratch_folder.hpp>
-#include <io/thrown.hpp>
 
 namespace kozero::data {
 
-using io::bytes_of;
-using io::ScratchFolder;
 using io::TextBlock;
-using io::thrown_by;
+using tests::bytes_of;
+using tests::ScratchFolder;
+using tests::thrown_by;
 namespace fs = std::filesystem;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::StartsWith;
@@ -70,7 +69,7 @@ TEST_CASE("a folder gives its text files, sorted, without what is not a corpus")
   SkippedFiles skipped;
   CHECK(find_text({folder.path(), folder / "a"}, skipped).size() == expected.size());
   for (auto& each : skipped.named) each.erase(0, folder.path().size() + 1);
-  CHECK(skipped.unnamed == 6);  // .git, .hidden, node_modules, empty.txt, a/__pycache__, which "a" has once more
+  CHECK(skipped.unnamed == 6);  // .git, .hidden, node_modules, empty.txt, a/__pycache__ (twice, since "a" is given too)
   CHECK(skipped.named == std::vector<std::string>{"A.txt (a link)", "image.png (binary)", "late.bin (binary)",
                                                   "loop (a link)", "out (a build, run or token folder)",
                                                   "prepared (a build, run or token folder)",
@@ -133,7 +132,7 @@ TEST_CASE("other formats are known by their first bytes, refused by name with wh
   CHECK(find_text({folder / "data"}, skipped).size() == 1);
   CHECK(skipped.named == all);
   CHECK(listed(skipped).ends_with(", 10 more, 1 hidden or empty"));
-  // Text all the same: a JSON document, code in braces, words that other formats begin with.
+  // These are text too: a JSON document, code in braces, words with which other formats begin.
   for (const char* text :
        {"{\"a\": 1}\n", "{\n  \"a\": 1\n}\n", "{ x }\n{ y }\n", "PAR1 is a magic number", "BZh91AY&SY"}) {
     CHECK(find_text({folder.put("plain.json", text)}).size() == 1);
@@ -152,7 +151,7 @@ TEST_CASE("text that is not UTF-8 is refused with file and byte, or skipped in a
   SkippedFiles skipped;
   CHECK(find_text({folder.path()}, skipped).size() == 1);
   CHECK(skipped.named == std::vector<std::string>{latin + " (not UTF-8: byte 3 is 0xE9)"});
-  // A character that the first 8 KiB cut is none of it; a bad byte behind them is found when it is read.
+  // A character cut by the end of the first 8 KiB is no bad byte. A bad byte after them is found when it is read.
   const auto late = folder.put("late.txt", std::string(8191, 'x') + "\xC3\xA9 " + std::string(100, 'y') + "\xFF");
   const auto reader = FileCorpus(find_text({good, late})).read(64);
   const auto thrown = thrown_by([&] {
@@ -161,7 +160,7 @@ TEST_CASE("text that is not UTF-8 is refused with file and byte, or skipped in a
   });
   CHECK(thrown.status == 3);
   CHECK(thrown.text == refusal(late, "8294 is 0xFF"));
-  // The key of the source that has the file is named.
+  // The error names the key of the source that has the file.
   const std::vector<TextSource> sources = {{{good}, "data.source[0].text"}, {{late}, "data.source[1].text"}};
   const auto of_source = FileCorpus(find_text(sources, skipped)).read(64);
   const auto named = thrown_by([&] {

@@ -10,19 +10,18 @@
 #include <numeric>
 
 #include <kozero/data/token_shard.hpp>
-
-#include <io/scratch_folder.hpp>
-#include <io/thrown.hpp>
+#include <support/scratch_folder.hpp>
+#include <support/thrown.hpp>
 
 namespace kozero::data {
 
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::EndsWith;
 using Catch::Matchers::StartsWith;
-using io::bytes_of;
 using io::kBlockBytes;
-using io::ScratchFolder;
-using io::thrown_by;
+using tests::bytes_of;
+using tests::ScratchFolder;
+using tests::thrown_by;
 
 namespace {
 
@@ -41,7 +40,7 @@ void write_shard(const std::string& path, std::int64_t vocab, const std::vector<
   writer.close();
 }
 
-/// A shard made by hand, as a stranger would.
+/// A shard written by hand, as another program would write it.
 std::string raw_shard(std::int32_t magic, std::int32_t version, std::int32_t count, const std::string& payload) {
   std::array<std::int32_t, 256> header{};
   header[0] = magic;
@@ -142,7 +141,7 @@ TEST_CASE("a shard that shrinks while it is open is an error that names it, and 
     CHECK(error.text == path + ": it shrank while it was in use, from 201024 to 5000 bytes");
   }
   std::filesystem::remove(path);
-  CHECK(thrown_by([&] { shard.read(10, read); }).status == 0);  // the open file is still there
+  CHECK(thrown_by([&] { shard.read(10, read); }).status == 0);  // the open file still exists
 }
 
 TEST_CASE("every block of a shard is held to the hashes that were written with it") {
@@ -168,7 +167,7 @@ TEST_CASE("every block of a shard is held to the hashes that were written with i
   CHECK(error.status == 3);
   CHECK_THAT(error.text,
              StartsWith(path + ": bytes 16777216 to 16798239 are not what " + path + ".xxh3 says (block 2 of 2): "));
-  CHECK(TokenShard(path, 256).sampled_hash() == sampled);  // it does not see that byte
+  CHECK(TokenShard(path, 256).sampled_hash() == sampled);  // the sample does not include the changed byte
   bytes[3000] = static_cast<char>(bytes[3000] ^ 1);
   folder.put("a.bin", bytes);
   CHECK(TokenShard(path, 256).sampled_hash() != sampled);

@@ -19,7 +19,7 @@ inline std::optional<Error> error_of(const std::function<void()>& call) {
   return std::nullopt;
 }
 
-/// What the error says, without the lines on where each rank is.
+/// The error's text without the lines that say where each rank is.
 inline std::string first_line(const Error& error) {
   const std::string text = error.what();
   return text.substr(0, text.find('\n'));

@@ -56,7 +56,7 @@ inline int world_rank() {
   return rank;
 }
 
-/// For n = 1, 2, ... world size: the first n ranks call `body` as a group, and so do the others as one of theirs.
+/// For n = 1, 2, ... world size: the first n ranks call `body` as one group, and the remaining ranks as another.
 template <class Body>
 void for_each_group_size(const Body& body) {
   for (int n = 1; n <= world_size(); ++n) {

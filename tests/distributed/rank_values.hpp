@@ -10,7 +10,7 @@
 
 namespace kozero::test {
 
-// Values of many magnitudes and both signs: the order of a sum shows in its bits.
+// Values of many magnitudes and both signs, so that the bits of a sum depend on its order.
 inline std::uint32_t scrambled(std::uint32_t x) {
   x = (x ^ (x >> 15)) * 2246822519U;
   x = (x ^ (x >> 13)) * 3266489917U;

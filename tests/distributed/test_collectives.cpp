@@ -27,7 +27,7 @@ using kozero::test::value_of;
 
 namespace {
 
-// Small buffers and messages, so that small arrays cross their ends.
+// Small buffers and messages, so that small arrays need several of them.
 CommunicatorOptions small_buffers() {
   CommunicatorOptions options;
   options.timeout_s = 60.0;
@@ -41,7 +41,7 @@ struct Case {
   std::unique_ptr<CountedCommunicator> comm;
 };
 
-// Every back end, made once for all checks: on more ranks than cores MPI is slow to make one.
+// Every back end, made once for all checks: with more ranks than cores MPI makes a communicator slowly.
 std::vector<Case> all_back_ends(const RankGroup& group, MemoryLedger& ledger) {
   std::vector<Case> cases;
   const auto add = [&](const std::string& what, std::unique_ptr<Communicator> comm) {
@@ -75,7 +75,7 @@ std::vector<Case> all_back_ends(const RankGroup& group, MemoryLedger& ledger) {
   return cases;
 }
 
-/// All ranks own shards, or the last one alone, or half of them.
+/// Owners of shards: all ranks, only the last rank, or half of the ranks.
 std::vector<int> owners_among(int n) {
   std::vector<int> all = {n};
   if (n > 1) all.push_back(1);
@@ -118,11 +118,11 @@ void check_reduce_scatter(Communicator& comm, const Partition& partition) {
   comm.reduce_scatter(full.data(), in_place, partition);
   CHECK(wrong_sums(partition, comm.rank(), in_place) == 0);
   std::copy_n(own.data() + partition.begin(comm.rank()), size, in_place);
-  CHECK(full == own);  // nothing but the shard was written
+  CHECK(full == own);  // only the shard was written
 }
 
-/// Onto what the shard holds, of the first ranks alone; and without it in place, where the idle ranks' own shards are
-/// overwritten, not added.
+/// Adds the addends of only the first ranks: to the shard's contents, and without them in place, where the idle ranks'
+/// own shards are overwritten, not added.
 void check_folds(Communicator& comm, const Partition& partition) {
   const std::int64_t extent = partition.extent();
   const auto own = addend_of(comm.rank(), extent);
@@ -171,11 +171,11 @@ void check_all_gather(Communicator& comm, const Partition& partition, std::int64
   CHECK(wrong_bytes(in_place) == 0);
 }
 
-// Reduced and gathered again and again, with no barrier between.
+// Repeated reductions and gathers, without a barrier between them.
 void check_rounds(Communicator& comm) {
   const Partition partition(1000, comm.size());
   for (int round = 1; round <= 20; ++round) {
-    const auto factor = static_cast<float>(1 << round % 8);  // exact, also where it is fused with the addition
+    const auto factor = static_cast<float>(1 << round % 8);  // exact, even if the product is fused with the addition
     const auto value = [&](int rank) { return value_of(rank, 999) * factor; };
     auto full = addend_of(comm.rank(), 1000);
     for (auto& x : full) x *= factor;
@@ -198,7 +198,7 @@ void fill(const Vector<float>& device, const std::vector<float>& values) {
   Kokkos::deep_copy(device, HostVector<const float>(values.data(), values.size()));
 }
 
-// Arrays from share(), where the back end has such: written anew in each round, as soon as they are reclaimed.
+// Arrays from share(), if the back end has them: each round writes them again as soon as they are reusable.
 void check_shared_arrays(Communicator& comm, const Vector<float>& shared, const Partition& partition) {
   const std::int64_t extent = partition.extent();
   const std::int64_t mine = partition.size(comm.rank());
@@ -224,7 +224,8 @@ void check_shared_arrays(Communicator& comm, const Vector<float>& shared, const 
   CHECK(wrong == 0);
 }
 
-// Several under way at once, shared arrays and others; what was started first is not finished first.
+// Several collectives under way at once, of shared arrays and others; they are not awaited in the order of their
+// starts.
 void check_started_together(Communicator& comm, const Vector<float>& shared) {
   const Partition partition(1000, comm.size());
   const auto mine = static_cast<std::size_t>(partition.size(comm.rank()));
@@ -346,7 +347,7 @@ TEST_CASE("seconds of waiting for a late rank are told apart where a rank reads 
       CHECK(count.waited.has_value() == (name == "shm"));
       CHECK(count.waited.value_or(0.0) <= count.seconds);
       if (comm.rank() == 0 && name == "shm")
-        CHECK(*count.waited > 0.05);  // the others may begin late on a busy machine
+        CHECK(*count.waited > 0.05);  // the other ranks may begin late on a busy machine
       comm.barrier();
     }
   }

@@ -35,7 +35,7 @@ namespace {
 CommunicatorOptions small_buffers() {
   CommunicatorOptions options;
   options.chunk_bytes = 4096;
-  options.checks_calls = false;  // its waits come first, and are others
+  options.checks_calls = false;  // the check's own waits come before those tested here
   return options;
 }
 
@@ -134,7 +134,7 @@ TEST_CASE("a rank that does not come is named", "[control]") {
                  ContainsSubstring("rank " + std::to_string(group.rank()) +
                                    " waited 0.2 s in reduce_scatter for rank " + std::to_string(missing)));
     } else {
-      const auto error = error_of([&] { comm->barrier(); });  // nobody comes here
+      const auto error = error_of([&] { comm->barrier(); });  // no other rank calls this
       REQUIRE(error.has_value());
       CHECK_THAT(error->what(), ContainsSubstring("waited 0.2 s in barrier for another rank"));
     }
@@ -155,15 +155,15 @@ TEST_CASE("what a late rank sends lands in no memory of something else", "[contr
   if (!late) {
     const auto error = error_of([&] { from_all_ranks(*comm, std::vector<double>(kCount, 7.0)); });
     REQUIRE(error.has_value());
-    // What was freed is given out again.
+    // Freed memory is given out again.
     for (const int ranks : {1, group.size()}) later.emplace_back(kCount * static_cast<std::size_t>(ranks), 1.0);
     const auto again = error_of([&] { comm->barrier(); });
     REQUIRE(again.has_value());
-    CHECK(again->what() == std::string(error->what()));  // a communicator that lost a rank is of no use any more
+    CHECK(again->what() == std::string(error->what()));  // a communicator that lost a rank always fails
   }
   MPI_Barrier(MPI_COMM_WORLD);
   if (late) error_of([&] { from_all_ranks(*comm, std::vector<double>(kCount, 7.0)); });
-  for (int i = 0; i < 10; ++i) MPI_Barrier(MPI_COMM_WORLD);  // in which messages arrive
+  for (int i = 0; i < 10; ++i) MPI_Barrier(MPI_COMM_WORLD);  // gives messages time to arrive
   for (const auto& values : later) {
     CHECK(std::all_of(values.begin(), values.end(), [](double value) { return value == 1.0; }));
   }

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_device_stream.cpp: work on streams is done in order, beside its caller, and after the events it waits for.
+// test_device_stream.cpp: a stream's work runs in order, concurrently with its caller, and after the events it waits
+// for.
 #include <catch2/catch_test_macros.hpp>
 
 #include <kozero/core/device.hpp>
@@ -23,14 +24,14 @@ namespace {
 
 void nap() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
 
-/// Work that writes down its letter, in one line for all streams.
+/// Work that appends its letter to one text for all streams.
 class Notes {
  public:
   void put(DeviceStream& stream, char letter) {
     works_.push_back({this, letter});
     test::put_on(stream.handle(), write, &works_.back());
   }
-  /// Work that does not end before open().
+  /// Work that ends only after open().
   void put_gate(DeviceStream& stream) { test::put_on(stream.handle(), wait, &open_); }
   void open() {
     open_ = true;
@@ -133,7 +134,7 @@ TEST_CASE("what kernels wrote before an event on their stream is there for who w
     stream.wait_for(given);
     notes.put(stream, 'a');
   }
-  CHECK(notes.text() == "a");  // a stream ends with all its work done
+  CHECK(notes.text() == "a");  // a stream's destructor waits for all its work
   if (kHostIsDevice) CHECK(given.reached());
 }
 

@@ -100,14 +100,14 @@ TEST_CASE("a plan books what the run books", "[make]") {
   const RankGroup group(0);
   const tests::NcclMock nccl;
   for (const char* name : {"auto", "mpi", "shm", "nccl"}) {
-    for (const std::int64_t shm_free_bytes : {std::int64_t{0}, std::int64_t{1} << 30}) {  // auto takes mpi, and shm
+    for (const std::int64_t shm_free_bytes : {std::int64_t{0}, std::int64_t{1} << 30}) {  // auto chooses mpi, then shm
       if (std::string(name) == "shm" && shm_free_bytes == 0) continue;
       CAPTURE(name, group.size(), shm_free_bytes);
       MemoryLedger real;
       MemoryLedger plan(MemoryLedger::Mode::plan);
       CommunicatorOptions options;
       options.shm_free_bytes = [=] { return shm_free_bytes; };
-      options.free_device_bytes = [] { return std::int64_t{0}; };  // what NCCL takes of a GPU is known once it has
+      options.free_device_bytes = [] { return std::int64_t{0}; };  // NCCL's use of GPU memory is known only afterwards
       options.notice = [](const std::string&) {};
       const std::string backend = backend_of(name, group.ranks(), options);
       const auto comm = make_communicator(name, group.ranks(), real, options);

@@ -43,7 +43,7 @@ std::unique_ptr<Communicator> by_double(const RankGroup& group, double timeout_s
   return make_communicator("nccl", group.ranks(), ledger, options);
 }
 
-/// What `nccl` is refused with.
+/// The reason why `nccl` is refused.
 std::string refusal(const RankGroup& group) {
   MemoryLedger ledger;
   const auto error = error_of([&] { make_communicator("nccl", group.ranks(), ledger); });
@@ -53,7 +53,7 @@ std::string refusal(const RankGroup& group) {
   return error->what();
 }
 
-/// Where the host did not wait in finish, it finds failures at control traffic.
+/// A host that did not wait for the collective sees its failure at the next control traffic.
 void wait_for_device(Communicator& comm) {
   if (kHostIsDevice) return;
   Device().fence();
@@ -76,7 +76,7 @@ TEST_CASE("the result is there after finish, however late the others are") {
     const auto start = [&] { pending = comm->start_all_gather(shard.data(), full.data(), partition, sizeof(float)); };
     if (comm->rank() != late) start();
     if (partition.size(late) > 0) CHECK(full[static_cast<std::size_t>(partition.begin(late))] == 0.0F);
-    MPI_Barrier(MPI_COMM_WORLD);  // the others' starts do not wait
+    MPI_Barrier(MPI_COMM_WORLD);  // the other ranks' starts do not wait
     if (comm->rank() == late) {
       nap(20);
       start();
@@ -195,7 +195,7 @@ TEST_CASE("what is done in time is not given up, however long the communicator l
   std::vector<unsigned char> shard(100), full(100);
   std::vector<Pending> started;
   const auto start = [&] { started.push_back(comm->start_all_gather(shard.data(), full.data(), partition, 1)); };
-  const int ahead = comm->rank() == 0 ? 1 : 0;  // rank 0 has always one under way
+  const int ahead = comm->rank() == 0 ? 1 : 0;  // rank 0 always has one more under way
   if (ahead == 1) start();
   for (int i = 0; i < 6; ++i) {
     if (ahead == 0) nap(250);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_nccl_mock.cpp: the mock holds its callers to NCCL's rules, seen from one rank.
+// test_nccl_mock.cpp: the mock checks that its callers obey NCCL's rules, on one rank.
 #include <catch2/catch_test_macros.hpp>
 
 #include <kozero/core/views.hpp>
@@ -15,14 +15,14 @@ using namespace kozero::distributed::nccl;
 
 namespace {
 
-/// A communicator of one rank, its stream, and what the last call that failed said.
+/// A communicator of one rank, its stream, and the error text of the last failed call.
 class OneRank {
  public:
   OneRank();
   ~OneRank() {
     if (comm != nullptr) calls().comm_destroy(comm);
   }
-  /// What became of the last call.
+  /// The status of the last call.
   [[nodiscard]] Result final_result() const;
   [[nodiscard]] const Calls& calls() const { return library_.calls; }
   [[nodiscard]] std::string last_error() const { return calls().get_last_error(comm); }

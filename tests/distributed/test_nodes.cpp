@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_nodes.cpp: mpi over several nodes, which are consecutive ranks of this machine: bits, messages and bytes between
-// nodes, and the cost model.
+// test_nodes.cpp: mpi over several nodes, with consecutive ranks of this machine as nodes: bits, messages and bytes
+// between nodes, and the cost model.
 #include <mpi.h>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -25,7 +25,7 @@ using kozero::test::value_of;
 
 namespace {
 
-/// What this rank sent, by MPI_Isend of below.
+/// What this rank sent, counted by MPI_Isend below.
 struct Sent {
   int ranks_per_node = 1;
   std::int64_t messages = 0;
@@ -37,7 +37,7 @@ Sent sent;
 
 }  // namespace
 
-/// MPI's profiling interface: the program's sends pass through here.
+/// Replaces MPI's function (the profiling interface), so that it counts the program's sends.
 extern "C" int MPI_Isend(const void* buffer, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
                          MPI_Request* request) {
   int rank = 0, width = 0;
@@ -66,7 +66,7 @@ CommunicatorOptions nodes_of(int ranks, std::int64_t chunk_bytes) {
   return options;
 }
 
-/// The numbers of ranks that n ranks can be cut into nodes of.
+/// The divisors of n: ranks per node.
 std::vector<int> node_sizes(int n) {
   std::vector<int> sizes;
   for (int p = 1; p < n; ++p) {
@@ -81,7 +81,7 @@ std::int64_t total(Communicator& comm, std::int64_t value) {
   return sum;
 }
 
-/// One reduction of addends in shared memory: its arrays, and how many elements of its result are wrong.
+/// One reduction of addends in shared memory: its arrays, and the number of wrong elements of its result.
 class Sum {
  public:
   Sum(Communicator& comm, Vector<float> full, const Partition& partition, Fold fold, int seed)
@@ -118,8 +118,8 @@ class Sum {
   Pending pending_;
 };
 
-/// How many elements are wrong after `rounds` gathers into one array, each started when the one before has arrived. In
-/// place, shards are written when nobody reads the array any more.
+/// The number of wrong elements after `rounds` gathers into one array, each started after the previous one has arrived.
+/// In place, shards are written once no rank reads the array any more.
 std::int64_t wrong_gathers(Communicator& comm, const Vector<float>& full, std::int64_t extent, bool in_place) {
   constexpr int kRounds = 8;
   const Partition partition(extent, comm.size());
@@ -177,7 +177,7 @@ TEST_CASE("a chain over nodes adds in rank order, with several reductions under 
     for (const std::int64_t extent : {std::int64_t{1}, std::int64_t{65}, std::int64_t{1000}, kLargest}) {
       for (int ranks = 1; ranks <= group.size(); ++ranks) {
         for (const bool onto : {false, true}) {
-          for (const int owners : {group.size(), p, 1}) {  // all ranks, those of the last node, the last one
+          for (const int owners : {group.size(), p, 1}) {  // owners: all ranks, the last node's, the last rank
             const Fold fold{ranks, onto};
             const Partition partition(extent, group.size(), owners);
             Sum first(*comm, slice(shared, 0, kLargest), partition, fold, 0);
@@ -207,7 +207,7 @@ TEST_CASE("gathers in shared memory are whole, and a later one does not overtake
     options.message_bytes = 100'000;
     const auto comm = make_communicator("mpi", group.ranks(), ledger, options);
     CHECK(comm->shares_gathered() == (p > 1));
-    constexpr std::int64_t kLargest = (1 << 20) + 17;  // copies of it last long enough to be overtaken
+    constexpr std::int64_t kLargest = (1 << 20) + 17;  // its copies take long enough for other calls to overtake them
     const auto shared = ledger.take<float>(Memory::workspace, "whole", kLargest, *comm);
     for (const std::int64_t extent : {std::int64_t{1}, std::int64_t{65}, kLargest}) {
       for (const bool in_place : {false, true}) {
@@ -248,16 +248,16 @@ TEST_CASE("the partial sum goes from each node to the next once, and a shard goe
           bytes * (num_nodes - 1) + 2 * results);
     const std::int64_t chunk = chain_chunk_bytes(bytes, {num_nodes, p}, 4096);
     const std::int64_t chunks = (4 * partition.largest() + chunk - 1) / chunk;
-    // A flow sends each of its items on but those that end in this rank's own shard; the owner gives each of its
-    // chunks where node 0 is another one, and receives its sum where the last node is another one.
+    // A flow forwards each of its items except those that end in this rank's own shard. The owner sends each of its
+    // chunks unless it is on node 0, and receives its sum unless it is on the last node.
     const int node = group.rank() / p;
     const bool is_first = node == 0, is_last = node == num_nodes - 1;
     const std::int64_t items = chunks * num_nodes;
     CHECK(sent.messages == items - (is_last ? chunks : 0) + (is_first ? 0 : chunks));
     CHECK(sent.receives == items - (is_first ? chunks : 0) + (is_last ? 0 : chunks));
-    // Nobody adds behind the last rank with an addend.
+    // No rank adds after the last rank with an addend.
     CHECK(traffic([&] { comm->reduce_scatter(shared.data(), shard.data(), partition, {.ranks = p}); }) == results);
-    // To owners on the last node alone nothing goes back; what they add onto goes to the first node.
+    // If only ranks of the last node own shards, no sum is sent back; the initial values go to the first node.
     const Partition of_last(extent, n, p);
     std::vector<float> large(static_cast<std::size_t>(of_last.size(group.rank())), 1.0F);
     CHECK(traffic([&] { comm->reduce_scatter(shared.data(), large.data(), of_last); }) == bytes * (num_nodes - 1));
@@ -313,7 +313,7 @@ TEST_CASE("the cost model takes the chain where its bytes are fewer, and pairwis
   CHECK(18.6 == ms(chain_seconds(kUnit, {32, 8}, kBuffers / 4)));
   CHECK(520.9 == ms(pairwise_seconds(kUnit, {512, 8}, kBuffers)));
   CHECK(25.2 == ms(chain_seconds(kUnit, {512, 8}, kBuffers / 4)));
-  // Its requests of a rank: pairwise with 4 MiB of buffers, and items in and out of a flow, and its own shard's.
+  // The table's requests per rank: pairwise with 4 MiB of buffers; items in and out of a flow, and its own shard's.
   const auto requests = [](const NodeLayout& layout) {
     const std::int64_t n = layout.num_nodes * layout.ranks_per_node;
     const std::int64_t shard = Partition(kUnit / 4, static_cast<int>(n)).largest() * 4;
@@ -325,7 +325,7 @@ TEST_CASE("the cost model takes the chain where its bytes are fewer, and pairwis
   CHECK(requests({2, 8}) == std::pair<std::int64_t, std::int64_t>{1350, 384});
   CHECK(requests({128, 8}) == std::pair<std::int64_t, std::int64_t>{98208, 2064});
   CHECK(requests({512, 8}) == std::pair<std::int64_t, std::int64_t>{393120, 4104});
-  // The optimum of (S / c + N) (a + c / b), all flows of a node together.
+  // The optimum of (S / c + N) (a + c / b), for all flows of a node together.
   const NodeLayout layout{128, 8};
   const auto chunk = static_cast<double>(8 * chain_chunk_bytes(kUnit, layout, kBuffers));
   CHECK(chunk == Catch::Approx(std::sqrt(kUnit * kMessageSeconds * kLinkBytesPerSecond / 128)).epsilon(0.02));

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_phase_counter.cpp: a waiter sees earlier writes, is woken soon, times out, and leaves its core to others.
+// test_phase_counter.cpp: a waiting thread sees earlier writes, wakes up soon, times out, and leaves its core to
+// others.
 #include <sys/resource.h>
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
@@ -34,7 +35,7 @@ TEST_CASE("a wait ends when its time is over", "[phase]") {
   CHECK(seconds_since(start) >= 0.15);
 }
 
-/// A clock that a test sets.
+/// A clock set by the test.
 struct SetClock {
   using duration = std::chrono::duration<double>;
   using time_point = std::chrono::time_point<SetClock, duration>;

@@ -27,7 +27,7 @@ namespace {
 
 constexpr int kBlocks = 5;
 constexpr Fold kOnto{.onto = true};
-constexpr int kUnit = 1;  // unit 0 lies before it, so that offsets are not zero
+constexpr int kUnit = 1;  // unit 0 is before it, so that offsets are not zero
 
 /// Two units of one slot.
 ParameterTable two_units() {
@@ -72,7 +72,7 @@ class Board {
     return row;
   }
 
-  /// Starts, waits for and gives back.
+  /// Starts the redistribution, waits for it, and waits until its arguments are reusable.
   static void move(const Array& from, const Array& to, Fold fold = {}) {
     auto transfer = redistribute(from, to, kUnit, fold);
     transfer.wait();
@@ -80,7 +80,7 @@ class Board {
     transfer.wait_until_reusable();
   }
 
-  // The blocks of `row` that are this rank's.
+  // This rank's blocks of `row`.
   [[nodiscard]] Row mine(const Row& row) const {
     const Partition partition(kBlocks * kAlignment, comm_->size());
     const auto begin = partition.begin(comm_->rank()) / kAlignment;
@@ -175,7 +175,7 @@ void same_placement(Board& board) {
   CHECK(Board::draw(sharded) == board.mine({1, 2, 3, 4, 5}));
 }
 
-// The shards may lie inside the whole unit.
+// The shards may be part of the whole unit's memory.
 void in_place(Board& board) {
   const auto full = board.array(Placement::partial, board.addend());
   const auto own = full.viewed_as(Placement::sharded);
@@ -186,7 +186,7 @@ void in_place(Board& board) {
   CHECK(Board::draw(gathered) == board.sum());
 }
 
-// Units of a slot that share a buffer lie in the same memory; the larger decides its extent.
+// Units of a slot that share a buffer have the same memory, of the larger unit's extent.
 void shared_buffers(Board& board) {
   const auto array = board.array(Placement::replicated, kZeros, 0);
   CHECK(array.num_buffers() == 1);
@@ -198,7 +198,7 @@ void shared_buffers(Board& board) {
   CHECK(Board::draw(array) == Row{1, 2, 3, 4, 5});
 }
 
-// Nothing becomes Partial, shards are not whole, only sums are accumulated, and tables must agree.
+// Refused: to Partial; shards as whole units; accumulation of anything but sums; different tables.
 void refusals(Board& board) {
   const auto source = board.array(Placement::replicated, kZeros);
   const auto partial = board.array(Placement::partial, kZeros);

@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// file_faults.cpp: a library to preload: a disk that is full for a while, one that hangs, one without locks; a trainer
-// that removes a checkpoint while it is read; damaged memory; no MPI.
+// file_faults.cpp: a library to preload that simulates faults: a disk that is full for a while, that hangs, or that has
+// no locks; a trainer that removes a checkpoint while it is read; damaged memory; MPI that must not be used.
 //   KOZERO_FULL_WHILE      a file; while it exists, write() to a path that ends in KOZERO_FULL_PATH writes 20 bytes,
 //                          then fails with ENOSPC
-//   KOZERO_SLOW_FSYNC      fsync() of a path that holds this text waits KOZERO_SLOW_SECONDS first
+//   KOZERO_SLOW_FSYNC      fsync() of a path with this text first waits KOZERO_SLOW_SECONDS
 //   KOZERO_NO_LOCKS        set: flock() of a file called lock fails with ENOLCK
-//   KOZERO_REMOVE_AT       "N PATH": before the N-th open() of a path that ends in PATH its folder is renamed like one
-//                          that is being removed
-//   KOZERO_DAMAGE_AT       in fsync() of a path that holds this text the heap is damaged, on rank KOZERO_DAMAGE_RANK
+//   KOZERO_REMOVE_AT       "N PATH": before the N-th open() of a path that ends in PATH its folder is renamed as if it
+//                          were being removed
+//   KOZERO_DAMAGE_AT       fsync() of a path with this text damages the heap, on rank KOZERO_DAMAGE_RANK
 //   KOZERO_NO_MPI          set: MPI_Init_thread() ends the process with status 99
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -41,7 +41,7 @@ Function* next(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
 }
 
-thread_local bool full = false;  // the first bytes of the line went in
+thread_local bool full = false;  // the first bytes of the line were written
 
 void remove_folder_of(const std::string& path) {
   static std::atomic<int> opens = 0;
@@ -52,7 +52,7 @@ void remove_folder_of(const std::string& path) {
   static_cast<void>(std::rename(folder.c_str(), (folder + ".partial").c_str()));
 }
 
-/// The C library finds that it frees memory twice, and aborts.
+/// Frees memory twice, which the C library detects: it aborts.
 void damage_heap() {
   const char* rank = std::getenv("PMI_RANK");
   if (setting("KOZERO_DAMAGE_RANK") != (rank == nullptr ? "0" : rank)) return;

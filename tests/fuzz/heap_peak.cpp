@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// heap_peak.cpp: replaces operator new and delete by counting ones.
+// heap_peak.cpp: replaces operator new and delete by versions that count.
 #include <malloc.h>
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// mutated.cpp: the accidents, chosen and placed by Philox.
+// mutated.cpp: the kinds and places of the damages are chosen by Philox.
 #include <array>
 
 #include <kozero/core/random.hpp>
@@ -15,7 +15,7 @@ constexpr std::array<const char*, 8> kNumbers = {"0",     "-1",         "2147483
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// Replaces the number nearest behind `position`.
+/// Replaces the first number after `position`.
 void change_number(std::string& bytes, std::size_t position, std::uint32_t choice) {
   const std::size_t first = bytes.find_first_of("0123456789", position);
   if (first == std::string::npos) return;

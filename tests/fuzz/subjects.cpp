@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // subjects.cpp: writes valid checkpoints, weights, safetensors, shards, tuning and tokenizer files; their readers.
+#include <io/safetensors_bytes.hpp>
+#include <io/weights_case.hpp>
 #include <kozero/data/token_shard.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include "io/checkpoint/checkpoint.hpp"
@@ -13,15 +15,13 @@
 #include "kernels/matmul/product_tuning.hpp"
 #include "src/huggingface/config_json.hpp"
 
-#include "safetensors_bytes.hpp"
 #include "subjects.hpp"
-#include "weights_case.hpp"
 
 namespace kozero::tests {
 namespace {
 
 Subject subject(const std::string& name, const std::string& path, std::function<void()> read) {
-  return {name, path, io::bytes_of(path), std::move(read)};
+  return {name, path, bytes_of(path), std::move(read)};
 }
 
 void read_values(const io::SafetensorsFile& file) {
@@ -41,7 +41,7 @@ std::string safetensors() {
 }
 
 /// A checkpoint of the small table; returns its folder.
-std::string save_checkpoint(const io::ScratchFolder& folder) {
+std::string save_checkpoint(const ScratchFolder& folder) {
   const ParameterTable table = io::small_table();
   io::RankSlices mine(table, 0, 1);
   mine.set_values();
@@ -57,7 +57,7 @@ std::string save_checkpoint(const io::ScratchFolder& folder) {
   return path;
 }
 
-/// As the program reads it: libhdf5 only after the manifest has vouched for the bytes.
+/// Reads as the program does: libhdf5 reads only bytes that agree with the manifest.
 void read_checkpoint(const std::string& path) {
   const auto comm = distributed::make_self_communicator();
   io::verify_checkpoint(*comm, path);
@@ -66,7 +66,7 @@ void read_checkpoint(const std::string& path) {
   io::read_tensor_file(*comm, path + "/" + io::kStateFile, table, {{io::kParameterGroup, mine.shards}});
 }
 
-/// As the program reads it: libhdf5 only after the header has vouched for the bytes.
+/// Reads as the program does: libhdf5 reads only bytes that agree with the header.
 void read_weights_file(const std::string& path) {
   const auto comm = distributed::make_self_communicator();
   io::read_weights_header(path);
@@ -76,7 +76,7 @@ void read_weights_file(const std::string& path) {
   io::read_weights(*comm, path, table, mine.shards);
 }
 
-void add_weights(std::vector<Subject>& all, const io::ScratchFolder& folder) {
+void add_weights(std::vector<Subject>& all, const ScratchFolder& folder) {
   const ParameterTable table = io::small_table();
   io::RankSlices mine(table, 0, 1);
   mine.set_values();
@@ -99,7 +99,7 @@ void read_shard(const std::string& path, std::int64_t vocab) {
   shard.read(0, tokens);
 }
 
-void add_safetensors(std::vector<Subject>& all, const io::ScratchFolder& folder) {
+void add_safetensors(std::vector<Subject>& all, const ScratchFolder& folder) {
   const std::string one = folder.put("model.safetensors", safetensors());
   all.push_back(subject("safetensors", one, [one] { read_values(io::SafetensorsFile(one)); }));
   folder.put("hf/a.safetensors", safetensors());
@@ -114,13 +114,13 @@ void add_safetensors(std::vector<Subject>& all, const io::ScratchFolder& folder)
   all.push_back(subject("config.json", json, [json] { huggingface::read_config(json); }));
 }
 
-/// As the program reads it, kinds and algorithms included.
+/// Reads as the program does, including kinds and algorithms.
 void read_tuning(const std::string& path) {
   constexpr std::int64_t kLargest = 1 << 24;
   kernels::use_product_algorithms(io::parse_tuning(io::read_whole_file(path, kLargest), path).products, path);
 }
 
-void add_tuning(std::vector<Subject>& all, const io::ScratchFolder& folder) {
+void add_tuning(std::vector<Subject>& all, const ScratchFolder& folder) {
   const std::string path =
       folder.put("tuning.toml", io::tuning_text({.device = "a \"processor\"",
                                                  .library = "oneDNN 2.6.0",
@@ -130,9 +130,9 @@ void add_tuning(std::vector<Subject>& all, const io::ScratchFolder& folder) {
   all.push_back(subject("tuning file", path, [path] { read_tuning(path); }));
 }
 
-void add_tokenizers(std::vector<Subject>& all, const io::ScratchFolder& folder) {
+void add_tokenizers(std::vector<Subject>& all, const ScratchFolder& folder) {
   for (const char* name : {"gpt2.json", "qwen.json", "prefix.json", "bpe.model", "unigram.model"}) {
-    const std::string path = folder.put(name, io::bytes_of(std::string(KOZERO_TOKENIZERS) + "/" + name));
+    const std::string path = folder.put(name, bytes_of(std::string(KOZERO_TOKENIZERS) + "/" + name));
     all.push_back(subject(name, path, [path] {
       const auto tokenizer = io::make_tokenizer(path);
       const auto tokens = tokenizer->encode("The cat \xE2\x84\xAB 12 <normal>\n\xFF");
@@ -143,7 +143,7 @@ void add_tokenizers(std::vector<Subject>& all, const io::ScratchFolder& folder) 
 
 }  // namespace
 
-std::vector<Subject> all_subjects(const io::ScratchFolder& folder) {
+std::vector<Subject> all_subjects(const ScratchFolder& folder) {
   std::vector<Subject> all;
   const std::string checkpoint = save_checkpoint(folder);
   for (const char* file : {io::kManifestFile, io::kStateFile}) {
@@ -157,7 +157,7 @@ std::vector<Subject> all_subjects(const io::ScratchFolder& folder) {
     const std::string path = write_shard(folder / (std::to_string(vocab) + ".bin"), vocab);
     all.push_back(subject("token shard of " + std::to_string(vocab), path, [=] { read_shard(path, vocab); }));
   }
-  const std::string deck = folder.put("deck.toml", io::bytes_of(std::string(KOZERO_INPUTS) + "/quickstart.toml"));
+  const std::string deck = folder.put("deck.toml", bytes_of(std::string(KOZERO_INPUTS) + "/quickstart.toml"));
   all.push_back(subject("deck", deck, [deck] { io::read_deck(deck); }));
   all.back().refusal = 2;
   return all;

@@ -14,10 +14,10 @@
 #include <functional>
 #include <map>
 
+#include <support/thrown.hpp>
 #include "heap_peak.hpp"
 #include "mutated.hpp"
 #include "subjects.hpp"
-#include "thrown.hpp"
 
 namespace kozero::tests {
 namespace {
@@ -30,7 +30,7 @@ std::uint64_t num_rounds() {
   return given == nullptr ? 300 : std::strtoull(given, nullptr, 10);
 }
 
-/// What is read at the moment, for the alarm.
+/// The subject that is being read, for the alarm's message.
 std::string at_work;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
 void say_hang(int /*signal*/) {
@@ -42,13 +42,13 @@ void say_hang(int /*signal*/) {
   ::_exit(1);
 }
 
-/// What is wrong with the way the file was read, "" where nothing is; counts refusals.
+/// The problem of reading the damaged file; "" if there is none. Counts refusals.
 std::string fault_of(const Subject& subject, const std::string& bytes, std::uint64_t& refused) {
   reset_heap_peak();
   ::alarm(kSeconds);
-  io::Thrown thrown;
+  Thrown thrown;
   try {
-    thrown = io::thrown_by(subject.read);
+    thrown = thrown_by(subject.read);
   } catch (const std::exception& other) {
     thrown = {1, other.what()};
   }
@@ -67,11 +67,11 @@ std::string fault_of(const Subject& subject, const std::string& bytes, std::uint
 }  // namespace
 
 TEST_CASE("every kind of file, changed by accident, is read or refused in one line") {
-  const io::ScratchFolder folder("fuzz");
+  const ScratchFolder folder("fuzz");
   REQUIRE(::signal(SIGALRM, say_hang) != SIG_ERR);
   for (const auto& subject : all_subjects(folder)) {
     INFO(subject.name);
-    REQUIRE(io::thrown_by(subject.read).text == "");
+    REQUIRE(thrown_by(subject.read).text == "");
     const std::string path = std::filesystem::relative(subject.path, folder.path()).string();
     std::uint64_t refused = 0;
     for (std::uint64_t round = 0; round < num_rounds(); ++round) {
@@ -89,7 +89,7 @@ TEST_CASE("every kind of file, changed by accident, is read or refused in one li
 }
 
 TEST_CASE("texts that nest 50,000 deep are refused in one line, and so are NULs in texts") {
-  const io::ScratchFolder folder("deep");
+  const ScratchFolder folder("deep");
   REQUIRE(::signal(SIGALRM, say_hang) != SIG_ERR);
   const auto repeated = [](std::string text, const std::string& part, const std::string& end = "") {
     for (int i = 0; i < 50000; ++i) text += part;
@@ -115,7 +115,7 @@ TEST_CASE("texts that nest 50,000 deep are refused in one line, and so are NULs 
 }
 
 TEST_CASE("what is no regular file is refused in one line, and nothing waits for it") {
-  const io::ScratchFolder folder("no_file");
+  const ScratchFolder folder("no_file");
   REQUIRE(::signal(SIGALRM, say_hang) != SIG_ERR);
   const std::map<std::string, std::function<bool(const char*)>> kinds = {
       {"FIFO", [](const char* path) { return ::mkfifo(path, 0644) == 0; }},

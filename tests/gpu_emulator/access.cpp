@@ -74,7 +74,7 @@ void check_race(Warp& w, int lane, Cells* cells, std::uint32_t bytes, bool same_
   }
 }
 
-/// State of all bytes: kInitialized, or less.
+/// The lowest state of these bytes: kInitialized, or less.
 inline std::uint8_t weakest(const std::uint8_t* state, std::uint32_t bytes) {
   std::uint8_t all = kInitialized;
   for (std::uint32_t i = 0; i < bytes; ++i) all &= state[i];
@@ -150,7 +150,7 @@ std::byte* in_parameters(Warp& w, int lane, std::uint64_t at, std::uint32_t byte
   return nowhere;
 }
 
-/// Where a lane's access goes; `nowhere` after a finding.
+/// The address of a lane's access; `nowhere` after a finding.
 template <Access kAccess, Space kSpace>
 inline std::byte* target(Warp& w, const Op& op, int lane, std::uint32_t bytes, const std::byte* value = nullptr,
                          bool plain = true) {
@@ -169,7 +169,7 @@ inline std::byte* target(Warp& w, const Op& op, int lane, std::uint32_t bytes, c
   return in_arena<kAccess>(w, lane, at, bytes, value, plain);
 }
 
-/// T as in memory, R as in a register.
+/// T is the type in memory, R the type in a register.
 template <class T, class R, Space kSpace, bool kPlain = true>
 void load(Warp& w, const Op& op, Mask mask) {
   for (Mask left = mask; left != 0; left &= left - 1) {
@@ -270,7 +270,7 @@ struct Decrement {
   }
 };
 
-/// A fence before it publishes what the block did before its last barrier, and the thread itself.
+/// After a fence, publishes the accesses of the block before its last barrier, and those of the thread itself.
 void synchronize_blocks(Warp& w, int lane) {
   Block& block = *w.block;
   const Launch& launch = *block.launch;
@@ -339,7 +339,7 @@ Handler function_in(const Words& words) {
   return kLoad ? load<T, R, Space::generic> : store<T, R, Space::generic>;
 }
 
-/// Whole numbers are extended to a wider register, by their sign if they have one.
+/// Integers are extended to a wider register, with their sign if they have one.
 template <bool kLoad, class T>
 Handler function_wide(const Words& words, std::uint32_t wide) {
   using Signed = std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>;

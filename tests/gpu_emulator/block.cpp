@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// block.cpp: the threads of a block in an order by seed, its barriers and shuffles, and the blocks of a launch.
+// block.cpp: the threads of a block in an order given by the seed, its barriers and shuffles; the blocks of a launch.
 #include "block.hpp"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace kozero::gpu_emulator {
 namespace {
 
 constexpr std::uint32_t kNoLimit = ~0U;
-/// Instructions of a fragment while others could run: one may wait for another.
+/// The most instructions of a fragment in a row while others could run, since it may wait for one of them.
 constexpr std::uint32_t kMostInARow = 20'000;
 
 std::uint32_t rounded_up(std::uint32_t n, std::uint32_t to) { return (n + to - 1) / to * to; }
@@ -139,7 +139,7 @@ void BlockRun::begin(Random& random) {
     warp.exited = ~present;
     warp.synced = warp.shuffled = {};
     warp.fragments.assign(1, {present, 0, Fragment::State::runs});
-    if (options().seed != 0 && random.below(2) == 0) {  // in two parts
+    if (options().seed != 0 && random.below(2) == 0) {  // the warp begins in two parts
       const Mask part = static_cast<Mask>(mixed(random.below(~0U))) & present;
       warp.fragments.assign({{part, 0, Fragment::State::runs}, {present & ~part, 0, Fragment::State::runs}});
     }
@@ -168,7 +168,7 @@ std::uint32_t BlockRun::alive() const {
   return threads;
 }
 
-/// Until all lanes have ended or wait; false if none could run.
+/// Runs the warp until all lanes have ended or wait. Returns false if no lane could run.
 bool BlockRun::run_warp(Warp& warp, Random& random) {
   bool ran = false;
   std::uint32_t limit = kNoLimit;
@@ -180,7 +180,7 @@ bool BlockRun::run_warp(Warp& warp, Random& random) {
   return ran;
 }
 
-/// The fragment to run, and the instruction at which it may meet the next. Fragments at one instruction become one.
+/// The fragment to run, and the instruction at which it may meet the next one. Merges fragments at one instruction.
 std::size_t BlockRun::choose(Warp& warp, Random& random, std::uint32_t& limit) {
   auto& all = warp.fragments;
   std::erase_if(all, [](const Fragment& f) { return f.lanes == 0; });
@@ -243,7 +243,7 @@ void BlockRun::execute(Warp& warp, std::size_t index, std::uint32_t limit) {
     warp.at = at;
     Fragment& fragment = warp.fragments[index];
     fragment.at = at;
-    if (active != lanes) {  // those that are not concerned go on by themselves
+    if (active != lanes) {  // the other lanes continue as a fragment of their own
       fragment.lanes = active;
       warp.fragments.push_back({lanes & ~active, at + 1, Fragment::State::runs});
     }
@@ -278,7 +278,7 @@ void BlockRun::execute(Warp& warp, std::size_t index, std::uint32_t limit) {
   }
   warp.fragments[index].at = at;
   counts().instructions += executed;
-  // A fragment that may wait for another one lets that go first; with no limit it is chosen by chance.
+  // A fragment that may wait for another lets the other run first; without a limit the choice is random.
   if (left == 0 && limit != kNoLimit && at < limit && began <= at)
     std::rotate(warp.fragments.begin(), warp.fragments.begin() + 1, warp.fragments.end());
 }
@@ -294,7 +294,7 @@ void BlockRun::call(Warp& warp, Fragment& fragment, const Op& op) {
   fragment.at = to.entry;
 }
 
-/// Lanes go back to where each was called.
+/// Each lane returns to its own caller.
 void BlockRun::return_from(Warp& warp, Fragment& fragment, const Op& op) {
   const auto* const back = warp.lanes<std::uint32_t>(op.d);
   const Mask lanes = fragment.lanes;
@@ -312,7 +312,7 @@ void BlockRun::return_from(Warp& warp, Fragment& fragment, const Op& op) {
   }
 }
 
-/// Lanes whose members are all here execute the instruction; the others wait. `give_up`: no others will come.
+/// Lanes execute the instruction once all lanes of their member mask are here. `give_up`: no further lane will come.
 bool BlockRun::together(Warp& warp, std::size_t index, const Op& op, bool give_up) {
   const std::uint32_t at = warp.fragments[index].at;
   Mask here = warp.fragments[index].lanes;
@@ -321,7 +321,7 @@ bool BlockRun::together(Warp& warp, std::size_t index, const Op& op, bool give_u
     here |= other.lanes;
     other.lanes = 0;
   }
-  // Where the member mask is: of vote and match the third operand, of the others the fifth.
+  // The member mask is the third operand of vote and match, and the fifth of the other instructions.
   const std::string& text = code_.texts[op.text];
   const bool third = text.find("vote") != std::string::npos || text.find("match") != std::string::npos;
   const auto* const members = warp.lanes<Mask>(third ? op.b : op.each[0]);
@@ -331,7 +331,7 @@ bool BlockRun::together(Warp& warp, std::size_t index, const Op& op, bool give_u
     if ((members[i] >> i & 1U) == 0) finding_at(warp, i, "mask", "is not in its own mask " + hex(members[i]));
     if (give_up || (members[i] & ~warp.exited & ~here) == 0) complete |= Mask{1} << i;
   }
-  for (Mask left = complete; left != 0;) {  // a group at a time
+  for (Mask left = complete; left != 0;) {  // one group at a time
     const Mask group = members[std::countr_zero(left)];
     const Mask now = lanes_where(left, [&](int i) { return members[i] == group; });
     op.run(warp, op, now);
@@ -389,7 +389,7 @@ void BlockRun::release(std::uint32_t id) {
   if (whole_block) block_.barrier_at = now;
 }
 
-/// Nothing can run: lanes wait for others of their warp, or threads at a barrier for those that wait elsewhere.
+/// No lane can run: lanes wait for others of their warp, or threads at a barrier for threads that wait elsewhere.
 void BlockRun::report_stuck() {
   for (Warp& warp : warps_) {
     for (std::size_t i = 0; i < warp.fragments.size(); ++i) {
@@ -415,7 +415,7 @@ void BlockRun::report_stuck() {
         return;
       }
     }
-    release(id);  // all who waited have ended since
+    release(id);  // all threads that the barrier waited for have ended
     return;
   }
   stop(launch_.label + ": no thread can run");
@@ -432,7 +432,7 @@ void run(Launch& launch) {
   Random random(mixed(options().seed + 977 * ++launches));
   const double begin = thread_seconds();
   BlockRun block(launch);
-  // With a seed, the blocks come in the order of a walk with a step that has no common divisor with their number.
+  // With a seed, the order of the blocks is a walk whose step has no common divisor with their number.
   const std::uint32_t first = options().seed == 0 ? 0 : random.below(blocks);
   std::uint64_t step = options().seed == 0 ? 1 : 1 + random.below(blocks);
   while (std::gcd(step, static_cast<std::uint64_t>(blocks)) != 1) ++step;

@@ -41,7 +41,7 @@ struct Op {
   std::uint32_t text = 0;      ///< in Code::texts
 };
 
-/// A call: what is copied between the frames in local memory, and where the callee keeps the return address.
+/// A call: the copies between the frames in local memory, and the place of the return address in the callee's frame.
 struct Call {
   struct Copy {
     std::uint32_t from, to, bytes;
@@ -57,7 +57,7 @@ struct Code {
   std::vector<Op> ops;
   std::vector<Call> calls;
   std::vector<std::string> texts;
-  std::vector<std::string> lines;  ///< by op: "file:line", where -lineinfo was given
+  std::vector<std::string> lines;  ///< by op: "file:line", if the code was compiled with -lineinfo
   struct Constant {
     std::uint32_t place, bytes;
     std::uint64_t value;
@@ -75,7 +75,7 @@ struct Code {
   std::uint32_t most_threads = 1024;  ///< of a block
 };
 
-/// Shared memory given at the launch begins here, behind all static shared memory.
+/// Shared memory given at the launch begins here, after all static shared memory.
 inline constexpr std::uint32_t kDynamicShared = 1U << 20;
 
 /// A module's PTX: its functions, decoded when they are first needed, and its variables, allocated at once.

@@ -34,7 +34,7 @@ D rounded(V x) {
   }
 }
 
-/// To the nearest, toward zero, down, up.
+/// Rounding to the nearest, toward zero, down, up.
 enum class Way { nearest, zero, down, up };
 template <Way kWay, class T>
 T whole(T x) {
@@ -62,7 +62,7 @@ void whole_to_float(Warp& w, const Op& op, Mask mask) {
   S* a = w.lanes<S>(op.a);
   for_lanes(mask, [&](int i) { d[i] = static_cast<D>(a[i]); });
 }
-/// Numbers that do not fit become the nearest that does, and NaN 0.
+/// Numbers out of range become the nearest in range; NaN becomes 0.
 template <class D, class S, Way kWay>
 void float_to_whole(Warp& w, const Op& op, Mask mask) {
   D* d = w.lanes<D>(op.d);

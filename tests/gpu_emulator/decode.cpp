@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// decode.cpp: PTX to Code. A kernel's code is followed by that of the functions it calls; each has registers and a
-// frame in local memory of its own, so functions cannot call themselves.
+// decode.cpp: PTX to Code. A kernel's code is followed by the code of the functions that it calls. Each function has
+// one set of registers and one frame in local memory, so functions cannot call themselves.
 #include <algorithm>
 #include <cstdio>
 #include <deque>
@@ -153,7 +153,7 @@ class Decoder : Operands {
 
   // ---- instructions ----------------------------------------------------------------------------------------------
 
-  /// Plants a fault into KoZeRO's own kernels, by options().drop and shift, and says so when it is first executed.
+  /// Plants a fault into KoZeRO's own kernels, by options().drop and shift, and reports it at its first execution.
   void mutate(Op& op) {
     static std::int64_t barriers = 0, accesses = 0;
     if (code_->name.find("kozero") == std::string::npos) return;
@@ -265,7 +265,7 @@ class Decoder : Operands {
     call.callee = pieces.front();
     if (pieces.size() > 1) copies(pieces[1], call.arguments);
     if (call.callee.starts_with('%')) fail("a call by address");
-    if (module_.function(call.callee) == nullptr) {  // assertions and printf: the message is not formatted
+    if (module_.function(call.callee) == nullptr) {  // an assertion or printf, whose message is not formatted
       op.control = Control::trap;
       return;
     }
@@ -298,7 +298,7 @@ class Decoder : Operands {
     return true;
   }
 
-  /// mov with lists of registers or addresses, and cvta: what differs between spaces is a window's begin.
+  /// mov with lists of registers or addresses, and cvta. Addresses of different spaces differ by the window's begin.
   bool add_move(const Words& words, const std::vector<std::string_view>& operands, Op& op) {
     const std::uint32_t bytes = bytes_of_type(words.type());
     if (words.base() == "cvta") {

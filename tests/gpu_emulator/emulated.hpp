@@ -6,13 +6,13 @@
 
 extern "C" {
 
-/// Calls `work(argument)` when the stream comes to it.
+/// Calls `work(argument)` when the stream reaches it.
 void kozero_gpu_emulator_enqueue(void* stream, void (*work)(void*), void* argument);
 
-/// Where the host finds bytes of the device; stops the program if they are not in one allocation.
+/// The host's address of bytes of the device. Stops the program if they are not in one allocation.
 void* kozero_gpu_emulator_bytes(void* device, std::size_t bytes, int written);
 
-/// Of options(): compute capability times 10, CUDA version of the driver.
+/// From options(): the compute capability times 10, and the driver's CUDA version.
 int kozero_gpu_emulator_capability();
 int kozero_gpu_emulator_driver();
 

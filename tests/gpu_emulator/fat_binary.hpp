@@ -34,7 +34,7 @@ struct Registered {
 /// Decoded at the first call.
 const Code& code_of(Registered& kernel);
 
-/// By the host's function; nullptr if none is registered.
+/// The kernel of a host function; nullptr if none is registered.
 Registered* registered(const void* function);
 
 /// The device's address of a variable of the host.

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// floats.cpp: arithmetic of float and double, and the approximate functions. With a seed those differ from the rounded
-// result by as much as the PTX ISA allows, the same for the same argument.
+// floats.cpp: arithmetic of float and double, and the approximate functions. With a seed, approximate results differ
+// from the rounded result by up to the error that the PTX ISA allows; equal arguments give equal results.
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -14,7 +14,7 @@
 namespace kozero::gpu_emulator {
 namespace {
 
-/// Below the smallest normal number: a zero with its sign.
+/// Numbers below the smallest normal number become a zero with their sign.
 inline float flushed(float x) { return std::fabs(x) < std::numeric_limits<float>::min() ? std::copysign(0.0F, x) : x; }
 
 template <bool kFlush, class T>
@@ -108,7 +108,7 @@ struct Reciprocal {
   }
 };
 
-/// A float near `exact`, off the nearest by fewer than `ulps` steps, by the seed and the argument.
+/// A float near `exact`, fewer than `ulps` steps from the nearest; chosen by the seed and the argument.
 float near(double exact, std::uint32_t ulps, float argument) {
   const auto nearest = static_cast<float>(exact);
   const std::uint64_t seed = options().exact ? 0 : options().seed;
@@ -205,7 +205,7 @@ Handler approximate(std::string_view base, bool flush) {
 Form float_form(const Words& words) {
   const std::string_view base = words.base(), type = words.type();
   if (type != "f32" && type != "f64") return {};
-  // Rounding to nearest is the default; the other three, and saturation, are not here.
+  // Rounding to nearest is the default. The other three modes and saturation are not implemented.
   for (const std::string_view word : {"rz", "rm", "rp", "sat", "NaN", "xorsign"}) {
     if (words.has(word)) return {};
   }

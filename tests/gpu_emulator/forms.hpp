@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // forms.hpp: the instructions of PTX by their text, "mul.wide.u32": which function executes one, and how many bytes
 // each operand has. PTX ISA 9.0, https://docs.nvidia.com/cuda/parallel-thread-execution/. Forms that nvcc does not emit
-// for our sources are left out; decode() stops at one with its text.
+// for our sources are missing; decode() stops at such a form and prints it.
 #pragma once
 #include <algorithm>
 #include <string_view>

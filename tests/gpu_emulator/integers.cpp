@@ -133,7 +133,7 @@ struct Copy {
     return a;
   }
 };
-// A division by zero has all bits set on a GPU, and the lowest number by -1 itself.
+// On a GPU, a division by zero gives all bits set, and the lowest number divided by -1 gives itself.
 struct Divide {
   template <class T>
   T operator()(T a, T b) const {
@@ -191,7 +191,7 @@ struct Ones {
     return static_cast<std::uint32_t>(std::popcount(a));
   }
 };
-/// Place of the highest bit that differs from the sign; shiftamt: how far to shift it to the top.
+/// The position of the highest bit that differs from the sign; shiftamt: the shift that moves it to the top.
 template <bool kShift>
 struct FindHighest {
   template <class T>
@@ -287,7 +287,7 @@ void permute_bytes(Warp& w, const Op& op, Mask mask) {
   });
 }
 
-/// Calls `f` with a value of the type that PTX calls so; void(nullptr) if it is none of whole numbers.
+/// Calls `f` with a value of the PTX type of this name; nullptr if it is not an integer type.
 template <class F>
 Handler with_type(std::string_view type, const F& f) {
   if (type == "u16" || type == "b16") return f(std::uint16_t{});

@@ -12,15 +12,15 @@ namespace kozero::gpu_emulator {
 
 struct Launch {
   const Code* code = nullptr;
-  std::string label;  ///< what the program calls the kernel
+  std::string label;  ///< the program's name of the kernel
   std::array<std::uint32_t, 3> grid = {1, 1, 1}, block = {1, 1, 1};
   std::uint32_t dynamic_shared = 0;
   std::vector<std::byte> parameters;
 
-  /// Blocks are numbered over the whole process; this launch's first one.
+  /// This launch's first block; blocks are numbered over the whole process.
   std::uint32_t first_number = 0;
 
-  /// What a block published by a fence and an atomic operation: its accesses before a barrier, or of one thread.
+  /// The accesses that a block published by a fence and an atomic operation: all before a barrier, or one thread's.
   struct Release {
     std::uint32_t before = 0, thread = 0;
     std::uint64_t order = 0;

@@ -40,10 +40,10 @@ struct sigaction before;
 void host_fault(int, siginfo_t* info, void*) {
   const auto at = reinterpret_cast<Address>(info->si_addr);
   if (in_device(at)) stop("host code accesses device memory: " + describe(at, 1));
-  sigaction(SIGSEGV, &before, nullptr);  // the access comes again
+  sigaction(SIGSEGV, &before, nullptr);  // the access is repeated
 }
 
-/// All that was allocated, by address; freed ones stay, for messages.
+/// All allocations by address. Freed allocations stay, for messages.
 class Heap {
  public:
   Heap() {
@@ -66,7 +66,7 @@ class Heap {
     if (next + room > kArenaBytes) stop("256 GiB were allocated in all; the emulator uses no address twice");
     const Address begin = (on_device ? kDeviceBase : kPinnedBase) + next;
     next += room;
-    // The host writes pinned memory unseen, and variables of a module are zero unless it says otherwise.
+    // The emulator does not see the host's writes to pinned memory. Variables of a module are zero by default.
     std::memset(shadow_of(begin), kind == Kind::device ? kAddressable : kInitialized, bytes);
     if (kind == Kind::device) std::memset(bytes_at(begin), 0xA5, bytes);
     if (on_device) used_ += bytes;
@@ -90,7 +90,7 @@ class Heap {
 
   void label(Address begin, const std::string& name) {
     const std::lock_guard lock(mutex_);
-    // Kokkos puts a header of 128 bytes before what it hands out.
+    // Kokkos puts a header of 128 bytes before each of its allocations.
     if (Named* at = nearest(begin); at != nullptr && begin - at->first < kGranule) at->second.label = name;
   }
 

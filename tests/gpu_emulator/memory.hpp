@@ -4,8 +4,8 @@
 //   device   [kDeviceBase, + kArenaBytes): no host code can touch it. The emulator reads and writes the same bytes at
 //            kAlias higher.
 //   pinned   [kPinnedBase, + kArenaBytes): pinned and managed host memory, for host and device at one address.
-// Both have a shadow with the state of each byte. Addresses are not used again, so that an access after a free is
-// found. Allocations begin at odd multiples of 256 bytes, and at least 256 bytes are between two.
+// Both have a shadow with the state of each byte. Addresses are not reused, so that an access after a free is found.
+// Allocations begin at odd multiples of 256 bytes, with at least 256 bytes between two of them.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +21,7 @@ inline constexpr Address kPinnedBase = 0x110000000000;
 inline constexpr Address kAlias = 0x020000000000;
 inline constexpr Address kShadowBase =
     0x140000000000;  ///< of the device; the pinned one's is kPinnedBase - kDeviceBase higher
-inline constexpr Address kCellBase = 0x200000000000;  ///< of the device's race cells, kCellRatio bytes a byte
+inline constexpr Address kCellBase = 0x200000000000;  ///< of the device's race cells, kCellRatio bytes per byte
 inline constexpr std::uint64_t kCellRatio = 8;
 
 /// Windows of generic addresses, which only kernels use. Each contains 32-bit addresses of the block or the thread.
@@ -39,7 +39,7 @@ inline bool in_device(Address at) { return at - kDeviceBase < kArenaBytes; }
 inline bool in_pinned(Address at) { return at - kPinnedBase < kArenaBytes; }
 inline std::uint8_t* shadow_of(Address at) { return reinterpret_cast<std::uint8_t*>(at + (kShadowBase - kDeviceBase)); }
 
-/// Where the emulator reads and writes an address of either arena, or of plain host memory.
+/// The emulator's own address for an address of either arena or of plain host memory.
 inline std::byte* bytes_at(Address at) { return reinterpret_cast<std::byte*>(in_device(at) ? at + kAlias : at); }
 
 /// 0 if the device has too little memory left.
@@ -48,7 +48,7 @@ Address allocate(std::uint64_t bytes, Kind kind);
 /// False if no allocation of this kind begins there.
 bool release(Address begin);
 
-/// What the program calls an allocation; Kokkos' labels.
+/// Sets the program's name of an allocation: Kokkos' label.
 void set_label(Address begin, const std::string& label);
 
 struct Pointed {

@@ -27,7 +27,7 @@ class Operands {
  protected:
   Operands(const Module& module, const std::string& name) : module_(module), code_(std::make_unique<Code>()) {
     code_->name = name;
-    code_->register_bytes = 64;  // place 0 is none
+    code_->register_bytes = 64;  // place 0 means no operand
   }
 
   [[noreturn]] void fail(const std::string& what) const { stop(what + ", in \"" + text_ + "\" of " + code_->name); }

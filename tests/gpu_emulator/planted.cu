@@ -61,7 +61,7 @@ __global__ void one_element(float* y) {
   if (threadIdx.x == 0) y[kFault ? 0 : blockIdx.x] = static_cast<float>(blockIdx.x);
 }
 
-// The last block to come adds what all have written: with a fence before the count, or without.
+// The last block to arrive adds the values that all blocks have written, with or without a fence before the count.
 template <bool kFault>
 __global__ void last_block(float* parts, unsigned* count, float* sum) {
   __shared__ bool last;
@@ -145,7 +145,7 @@ struct Arrays {
     cudaMemset(x, 0, kThreads * sizeof(float));
     cudaMemset(y, 0, kThreads * sizeof(float));
     cudaMemset(count, 0, sizeof(unsigned));
-    cudaDeviceSynchronize();  // streams that do not wait for the default one use them too
+    cudaDeviceSynchronize();  // streams that do not synchronize with the default stream use them too
   }
   ~Arrays() {
     cudaFree(x);
@@ -166,7 +166,7 @@ float first(const float* y) {
   return value;
 }
 
-// Two streams: the second one reads what the first one computes.
+// Two streams: the second reads the results of the first.
 template <bool kFault>
 void two_streams(Arrays& a) {
   cudaStream_t one, two;
@@ -188,7 +188,7 @@ void two_streams(Arrays& a) {
   cudaEventDestroy(event);
 }
 
-// A pinned buffer is filled again before it was copied.
+// A pinned buffer is filled again before its copy has ended.
 template <bool kFault>
 void reused_buffer(Arrays& a) {
   float* pinned = nullptr;
@@ -205,7 +205,7 @@ void reused_buffer(Arrays& a) {
   cudaFreeHost(pinned);
 }
 
-// A host function works on an object that is gone.
+// A host function uses a destroyed object.
 template <bool kFault>
 void host_function(Arrays& a) {
   static float seen;

@@ -23,7 +23,7 @@ struct NotEqual {
   bool operator()(T a, T b) const {
     return a < b || a > b;
   }
-};  // false with NaN
+};  // comparisons are false for NaN
 struct Less {
   template <class T>
   bool operator()(T a, T b) const {
@@ -54,7 +54,7 @@ struct Numbers {
     return a == a && b == b;
   }
 };
-/// True with NaN, else as F.
+/// True for NaN, else as F.
 template <class F>
 struct Unordered {
   template <class T>
@@ -146,7 +146,7 @@ void logic(Warp& w, const Op& op, Mask mask) {
 
 // ---- together ----------------------------------------------------------------------------------------------------
 
-/// Where lane `lane` reads, and whether that is in its segment.
+/// The lane from which lane `lane` reads, and whether that lane is in its segment.
 struct Source {
   int lane;
   bool inside;
@@ -201,7 +201,7 @@ void vote(Warp& w, const Op& op, Mask mask) {
   }
 }
 
-/// bar.warp.sync: accesses of its lanes before are ordered before those after.
+/// bar.warp.sync orders its lanes' accesses before it before those after it.
 void order_lanes(Warp& w, const Op& op, Mask mask) { w.synced.note(mask, w.lanes<Mask>(op.each[0]), w.block->tick()); }
 
 template <class T>

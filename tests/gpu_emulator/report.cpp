@@ -59,7 +59,7 @@ std::mutex mutex;
 std::set<std::string> places;
 std::atomic<std::int64_t> found = 0;
 
-/// Runs after the program's own destructors. The library itself needs none of its own.
+/// Runs after the program's destructors. The library itself has no destructors that must run.
 struct AtEnd {
   ~AtEnd() {
     if (options().leaks) report_leaks();

@@ -10,18 +10,18 @@
 namespace kozero::gpu_emulator {
 
 struct Options {
-  std::uint64_t seed = 0;           ///< 0: everything in order and functions rounded to nearest; else all by this seed
-  bool exact = false;               ///< approximate functions are rounded to nearest with any seed
-  bool late = true;                 ///< streams run late and in any allowed order; otherwise each operation at once
-  bool races = true;                ///< report races
-  bool uninitialized = true;        ///< report loads of bytes that nothing wrote
-  bool leaks = false;               ///< report memory, also pinned, that is not freed at the end
-  bool counts = false;              ///< launches and instructions are printed at the end
+  std::uint64_t seed = 0;     ///< 0: fixed order, and functions rounded to nearest; else the seed of order and rounding
+  bool exact = false;         ///< approximate functions are rounded to nearest with any seed
+  bool late = true;           ///< streams run late and in any allowed order; otherwise each operation at once
+  bool races = true;          ///< report races
+  bool uninitialized = true;  ///< report loads of bytes that nothing wrote
+  bool leaks = false;         ///< report memory, also pinned, that is not freed at the end
+  bool counts = false;        ///< launches and instructions are printed at the end
   std::int64_t memory_mib = 40960;  ///< of the device
-  std::int64_t idle_us = 2000;      ///< after so long without a wait of the host, an operation runs by itself
-  std::int64_t drop = 0;            ///< the barrier of KoZeRO's kernels that is left out, from 1
-  std::int64_t shift = 0;           ///< the load or store whose address is an element too high
-  std::int64_t skip = 0;            ///< the place of KoZeRO's host code whose waits are left out
+  std::int64_t idle_us = 2000;      ///< an operation runs by itself after this time without a wait of the host
+  std::int64_t drop = 0;            ///< number of the barrier of KoZeRO's kernels that is omitted, from 1; 0: none
+  std::int64_t shift = 0;           ///< number of the load or store whose address is one element too high
+  std::int64_t skip = 0;            ///< number of the place in KoZeRO's host code whose waits are omitted
   int capability = 80;              ///< compute capability of the device, times 10
   int driver = 13000;               ///< CUDA version that the driver has
 };
@@ -33,10 +33,10 @@ void finding(const char* kind, const std::string& place, const std::string& text
 
 std::int64_t findings();
 
-/// The emulator cannot go on: prints the text and ends the process.
+/// Ends the process with the text, if the emulator cannot continue.
 [[noreturn]] void stop(const std::string& text);
 
-/// Splitmix64: a hash, and by counting up a sequence of random numbers.
+/// Splitmix64: a hash; of counted numbers, a sequence of random numbers.
 inline std::uint64_t mixed(std::uint64_t x) {
   x += 0x9E3779B97F4A7C15U;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;

@@ -39,7 +39,7 @@ const std::shared_ptr<Event>& event_of(cudaEvent_t handle) { return reinterpret_
 Address address(const void* pointer) { return reinterpret_cast<Address>(pointer); }
 bool pageable(const void* pointer) { return !in_device(address(pointer)) && !in_pinned(address(pointer)); }
 
-/// Between device arrays, uninitialized bytes stay uninitialized.
+/// A copy of uninitialized bytes between device arrays is uninitialized.
 void copy_now(Address to, Address from, std::size_t bytes) {
   check_range(from, bytes, false, "a copy from");
   check_range(to, bytes, true, "a copy to");
@@ -80,7 +80,7 @@ cudaError_t take(void** to, std::size_t bytes, Kind kind) {
   return at == 0 ? failed(cudaErrorMemoryAllocation) : cudaSuccess;
 }
 
-/// Both frees wait for the whole device.
+/// Both functions that free memory wait for the whole device.
 cudaError_t give_back(void* pointer, bool device) {
   if (pointer == nullptr) return cudaSuccess;
   Engine::instance().synchronize_all();
@@ -195,7 +195,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* fu
   attributes->sharedSizeBytes = code.shared_bytes;
   attributes->localSizeBytes = code.local_bytes;
   attributes->maxThreadsPerBlock = static_cast<int>(code.most_threads);
-  attributes->numRegs = 64;  // what 1024 threads may have; PTX does not say
+  attributes->numRegs = 64;  // the most that 1024 threads may use; PTX has no number
   attributes->ptxVersion = attributes->binaryVersion = 80;
   attributes->maxDynamicSharedSizeBytes = kernel->most_dynamic_shared;
   return cudaSuccess;

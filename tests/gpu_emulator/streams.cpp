@@ -32,7 +32,7 @@ Stream* Engine::create(bool waits_for_legacy, int priority) {
   return streams_.back().get();
 }
 
-/// Operations that are on the stream already still run.
+/// Operations that are already on the stream still run.
 void Engine::destroy(Stream* stream) {
   const std::lock_guard lock(mutex_);
   stream->destroyed = true;
@@ -69,7 +69,7 @@ void Engine::record(Stream* stream, const std::shared_ptr<Event>& event) {
                 false});
 }
 
-/// For the last record before this call; there may be none.
+/// Waits for the last record before this call, if there is one.
 void Engine::wait_event(Stream* stream, const std::shared_ptr<Event>& event) {
   const std::lock_guard lock(mutex_);
   push(stream, {{}, [event, version = event->recorded] { return event->completed >= version; }, 0, false});
@@ -94,7 +94,7 @@ void Engine::synchronize(Stream* stream) {
   std::unique_lock lock(mutex_);
   if (stream->destroyed) stop("the host waits for a stream that was destroyed");
   const std::uint64_t last = last_order_;
-  // The legacy stream's work is behind that of all streams that wait for it.
+  // Work on the legacy stream runs after the work of all streams that synchronize with it.
   wait(lock, [&] {
     return std::ranges::all_of(streams_, [&](const auto& other) {
       const bool concerns = other.get() == stream || (stream == legacy() && other->waits_for_legacy);
@@ -140,8 +140,8 @@ bool Engine::may_begin(const Stream& stream) const {
   return !next.may_run || next.may_run();
 }
 
-/// In order without `late`; else any, whatever its priority. A stream may starve while others run 1, 16 or 256
-/// operations, then a new order is drawn.
+/// The next operation: in order without `late`; else any allowed one, whatever its priority. A stream may starve while
+/// others run 1, 16 or 256 operations; then a new order is drawn.
 Stream* Engine::choose() {
   std::vector<Stream*> ready;
   for (const auto& stream : streams_) {
@@ -157,7 +157,7 @@ Stream* Engine::choose() {
   return *std::ranges::min_element(ready, {}, [](const Stream* s) { return s->turn; });
 }
 
-/// A wait that is over no longer counts, even if its thread has not woken up yet: nothing more runs for it.
+/// A finished wait no longer counts, even if its thread has not woken up yet: no more operations run for it.
 bool Engine::host_waits() const {
   return std::ranges::any_of(waits_, [](const auto* done) { return !(*done)(); });
 }

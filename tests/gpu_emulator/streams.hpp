@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // streams.hpp: queues of operations, executed by one thread in any order that streams, events and the legacy stream
 // allow. With `late`, an operation starts when the host waits or after idle_us, so that a missing wait in the host's
-// code gives wrong values.
+// code leads to wrong values.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -25,7 +25,7 @@ struct Event {
 
 struct Operation {
   std::function<void()> work;     ///< may be empty
-  std::function<bool()> may_run;  ///< asked again and again; empty: always
+  std::function<bool()> may_run;  ///< called repeatedly until it is true; empty: always true
   std::uint64_t order = 0;        ///< among all operations
   bool of_host = false;           ///< a function of the host, on the thread for those
 };
@@ -34,7 +34,7 @@ struct Stream {
   bool waits_for_legacy = true;  ///< not made with cudaStreamNonBlocking
   bool runs = false, destroyed = false;
   int priority = 0;
-  std::uint32_t turn = 0;  ///< of those that may run the lowest runs
+  std::uint32_t turn = 0;  ///< of the streams that may run, the one with the lowest turn runs
   std::deque<Operation> queue;
 };
 
@@ -74,7 +74,7 @@ class Engine {
   std::vector<std::unique_ptr<Stream>> streams_;
   std::deque<std::pair<Stream*, std::function<void()>>> host_functions_;
   std::uint64_t last_order_ = 0;
-  std::vector<const std::function<bool()>*> waits_;  ///< of the host's threads: whether each is over
+  std::vector<const std::function<bool()>*> waits_;  ///< one per waiting thread of the host: whether its wait is over
   Random random_;
   int until_next_draw_ = 0;  ///< operations
   std::thread::id host_functions_thread_;

@@ -47,7 +47,7 @@ std::vector<std::string_view> parts(std::string_view text, char separator) {
 
 void for_each_statement(std::string_view ptx, const std::function<void(std::string_view, char)>& each) {
   std::size_t begin = 0;
-  int braces = 0;  // inside the statement
+  int braces = 0;  // open braces inside the statement
   const auto end = [&](std::size_t at, char how) {
     each(trimmed(ptx.substr(begin, at - begin)), how);
     begin = at + 1;

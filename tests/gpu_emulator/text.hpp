@@ -12,11 +12,12 @@ namespace kozero::gpu_emulator {
 
 std::string_view trimmed(std::string_view text);
 
-/// Parts between separators that lie in no brackets, each trimmed.
+/// The parts between separators outside brackets, each trimmed.
 std::vector<std::string_view> parts(std::string_view text, char separator);
 
-/// Calls `each` with every statement of PTX, without its end, and how it ends: ';', '{', '}', ':' or, for lines such as
-/// .loc, '\n'. Braces of operands are part of a statement.
+/// Calls `each` with every statement of PTX, without its end, and its end: ';', '{', '}', ':' or, for lines such as
+/// .loc,
+/// '\n'. Braces of operands are part of a statement.
 void for_each_statement(std::string_view ptx, const std::function<void(std::string_view, char)>& each);
 
 /// ".shared .align 16 .b8 name[400] = {...}"

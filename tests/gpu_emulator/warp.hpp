@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// warp.hpp: the state of a block that executes, as its instructions see it.
+// warp.hpp: the state of an executing block, for its instructions.
 #pragma once
 #include <bit>
 #include <cstddef>
@@ -41,10 +41,11 @@ struct Warp {
   Mask exited = 0, carry = 0;
   std::uint32_t at = 0;  ///< of the instruction under way, for messages
   std::vector<Fragment> fragments;
-  /// What orders accesses of a warp's lanes. bar.warp.sync orders all. A shuffle orders loads before it with stores
-  /// after it, since it hands on what was loaded, but makes no store visible.
+  /// Operations that order the accesses of a warp's lanes. bar.warp.sync orders all accesses. A shuffle orders loads
+  /// before it with stores after it, since it passes loaded values on, but makes no store visible.
   struct Order {
-    std::uint32_t at[kLanes] = {}, all_at = 0;  ///< time of a lane's last one, and of the last with all lanes
+    std::uint32_t at[kLanes] = {},
+                  all_at = 0;  ///< the time of each lane's last operation, and of the last one of all lanes
     Mask with[kLanes] = {};
 
     void note(Mask lanes, const Mask* members, std::uint32_t now) {
@@ -76,7 +77,7 @@ struct Block {
   std::uint32_t threads = 0;
   std::uint32_t time = 1;        ///< raised by each barrier, bar.warp.sync and shuffle
   std::uint32_t barrier_at = 0;  ///< time of the last barrier of the whole block
-  std::uint64_t acquired = 0;    ///< releases of other blocks that this one has seen
+  std::uint64_t acquired = 0;    ///< releases of other blocks that this block has seen
   bool fenced = false;           ///< a thread executed membar.gl
   std::byte* shared = nullptr;
   std::uint8_t* shared_state = nullptr;
@@ -85,7 +86,7 @@ struct Block {
   std::uint32_t dynamic_bytes = 0;
   const std::byte* parameters = nullptr;
 
-  /// A new time; at the last one that a cell can hold, races are no longer looked for.
+  /// Begins a new time. After the last time that a cell can hold, races are no longer reported.
   std::uint32_t tick() {
     if (time < kLastTime) ++time;
     return time;

@@ -35,7 +35,7 @@ class ImportedModel {
     }
   }
 
-  /// Logits (V) behind the last token.
+  /// The logits (V) after the last token.
   std::vector<float> logits(std::vector<Token> tokens) {
     const auto seq = static_cast<std::size_t>(model_->config().seq);
     const std::size_t count = tokens.size();

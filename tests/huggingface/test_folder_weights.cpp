@@ -10,14 +10,13 @@
 #include <kozero/huggingface/export.hpp>
 #include <kozero/huggingface/import.hpp>
 #include <kozero/model/model.hpp>
+#include <support/scratch_folder.hpp>
+#include <support/thrown.hpp>
 #include "io/checkpoint/weights_file.hpp"
 #include "io/hdf5/file.hpp"
 #include "io/safetensors/float_formats.hpp"
 #include "io/text/tokenizer.hpp"
 #include "src/huggingface/config_json.hpp"
-
-#include "scratch_folder.hpp"
-#include "thrown.hpp"
 
 namespace kozero::huggingface {
 namespace {
@@ -42,7 +41,7 @@ struct Sample {
     opened.open_dataset(io::weights_dataset(row.name)).read(0, row.extent(), values.data());
     return values;
   }
-  io::ScratchFolder folder;
+  tests::ScratchFolder folder;
   model::Config config;
   ParameterTable table;
   std::string weights;
@@ -93,7 +92,7 @@ TEST_CASE("a folder of another shape is refused by the tensor's name") {
   model::Config other = sample.config;
   other.seq = 8;
   const auto table = model::make_model<float>(other)->parameters();
-  const auto thrown = io::thrown_by([&] { FolderWeights(stored("gpt2"), other, table); });
+  const auto thrown = tests::thrown_by([&] { FolderWeights(stored("gpt2"), other, table); });
   CHECK(thrown.status == 3);
   CHECK(thrown.text.find("tensor wpe.weight: shape (16, 16), config.json makes it (8, 16)") != std::string::npos);
 }
@@ -106,7 +105,7 @@ TEST_CASE("exported as bf16 and f16: the nearest values, said in config.json, ha
         export_folder({.weights = sample.weights, .tokenizer = "", .out = out, .config = sample.config, .dtype = dtype},
                       sample.table);
     CHECK(made.bytes == 2 * sample.table.num_parameters());
-    CHECK(io::bytes_of(out + "/config.json")
+    CHECK(tests::bytes_of(out + "/config.json")
               .find(dtype == "bf16" ? "\"dtype\": \"bfloat16\"" : "\"dtype\": \"float16\"") != std::string::npos);
     import_folder({out, out + "_run", sample.config, "{}"}, sample.table);
     for (const auto& row : sample.table.rows()) {
@@ -120,7 +119,7 @@ TEST_CASE("exported as bf16 and f16: the nearest values, said in config.json, ha
       if (row.name == "wte.weight") CHECK(wanted != sample.tensor(sample.weights, row));
     }
   }
-  const auto thrown = io::thrown_by([&] {
+  const auto thrown = tests::thrown_by([&] {
     export_folder({.weights = sample.weights,
                    .tokenizer = "",
                    .out = sample.folder / "x",
@@ -142,18 +141,18 @@ TEST_CASE("the parameters alone in one plain file, with step and tokens; nothing
   CHECK(made.bytes == 4 * sample.table.num_parameters());
   for (const auto& row : sample.table.rows()) CHECK(sample.tensor(out, row) == sample.tensor(sample.weights, row));
   CHECK(io::read_weights_header(out).model == "{}");
-  const auto again = io::thrown_by([&] { export_weights(order, sample.table); });
+  const auto again = tests::thrown_by([&] { export_weights(order, sample.table); });
   CHECK(again.status == 2);
   CHECK(again.text == out + ": there is something already; name a file that is not there");
   order.force = true;
   CHECK(export_weights(order, sample.table).tensors == made.tensors);
   std::ofstream(sample.folder / "mine") << "not weights";
   order.out = sample.folder / "mine";
-  CHECK(io::thrown_by([&] { export_weights(order, sample.table); }).status == 3);
+  CHECK(tests::thrown_by([&] { export_weights(order, sample.table); }).status == 3);
 }
 
 TEST_CASE("a folder's tokenizer: tokenizer.json, or else tokenizer.model; its ids must be the model's") {
-  const io::ScratchFolder folder("folder_tokenizer");
+  const tests::ScratchFolder folder("folder_tokenizer");
   CHECK(tokenizer_of(folder.path(), 1000).reason == folder.path() + " has no tokenizer.json and no tokenizer.model");
   fs::copy(tokenizer("bpe.model"), folder / "tokenizer.model");
   CHECK(tokenizer_of(folder.path(), 500).path == folder / "tokenizer.model");
@@ -178,7 +177,7 @@ TEST_CASE("a config with more layers than the folder has tensors for is refused 
   model::Config deep = sample.config;
   deep.layers = 10000;
   sample.folder.put("hf/config.json", config_text(deep, -1));
-  const auto thrown = io::thrown_by([&] { read_folder_config(out); });
+  const auto thrown = tests::thrown_by([&] { read_folder_config(out); });
   CHECK(thrown.status == 3);
   CHECK(thrown.text.starts_with(out + "/config.json: 10000 layers have 90000 tensors and more, the folder has "));
 }
@@ -191,12 +190,12 @@ TEST_CASE("ranks that read other weights of the same shapes, or a file that chan
   const FolderWeights first(out, sample.config, sample.table);
   CHECK(first.fingerprint() == FolderWeights(out, sample.config, sample.table).fingerprint());
   first.require_unchanged();
-  std::string bytes = io::bytes_of(file);
+  std::string bytes = tests::bytes_of(file);
   const std::size_t header = 8 + static_cast<std::size_t>(*reinterpret_cast<const std::uint64_t*>(bytes.data()));
   bytes[header] = static_cast<char>(bytes[header] ^ 1);
   std::ofstream(file, std::ios::binary) << bytes;
   CHECK(first.fingerprint() == FolderWeights(out, sample.config, sample.table).fingerprint());  // the same file
-  CHECK(io::thrown_by([&] { first.require_unchanged(); }).text.starts_with(file + ": it was written to while "));
+  CHECK(tests::thrown_by([&] { first.require_unchanged(); }).text.starts_with(file + ": it was written to while "));
   bytes[header] = static_cast<char>(bytes[header] ^ 1);
   fs::remove(file);
   std::ofstream(file, std::ios::binary) << bytes;
@@ -210,9 +209,9 @@ TEST_CASE("a SentencePiece model goes out byte for byte, by transformers' name")
                                    .out = sample.folder / "hf",
                                    .config = sample.config},
                                   sample.table);
-  CHECK(io::bytes_of(sample.folder / "hf/tokenizer.model") == io::bytes_of(tokenizer("bpe.model")));
+  CHECK(tests::bytes_of(sample.folder / "hf/tokenizer.model") == tests::bytes_of(tokenizer("bpe.model")));
   CHECK_FALSE(fs::exists(sample.folder / "hf/tokenizer.json"));
-  CHECK(io::bytes_of(sample.folder / "hf/tokenizer_config.json").find("\"LlamaTokenizer\"") != std::string::npos);
+  CHECK(tests::bytes_of(sample.folder / "hf/tokenizer_config.json").find("\"LlamaTokenizer\"") != std::string::npos);
   CHECK(made.notes == std::vector<std::string>{
                           "tokenizer.model is a SentencePiece model, which transformers reads if it is of BPE kind"});
 }

@@ -12,14 +12,14 @@
 #include <kozero/core/random.hpp>
 #include <kozero/huggingface/export.hpp>
 #include <kozero/huggingface/import.hpp>
+#include <support/scratch_folder.hpp>
+#include <support/thrown.hpp>
 #include "io/checkpoint/weights_file.hpp"
 #include "io/hdf5/file.hpp"
 #include "io/safetensors/reader.hpp"
 #include "io/safetensors/writer.hpp"
 
 #include "imported_model.hpp"
-#include "scratch_folder.hpp"
-#include "thrown.hpp"
 
 namespace kozero::huggingface {
 namespace {
@@ -35,7 +35,7 @@ Imported import(const std::string& folder, const std::string& out) {
 
 void check_logits(const std::string& name) {
   const std::string stored = std::string(KOZERO_TEST_DATA) + "/" + name;
-  const io::ScratchFolder folder("huggingface_" + name);
+  const tests::ScratchFolder folder("huggingface_" + name);
   import(stored, folder / "run");
   std::ifstream file(stored + "/logits.json");
   const auto record = nlohmann::json::parse(file);
@@ -63,7 +63,7 @@ TEST_CASE("Qwen2, tied, with biases: transformers' logits") { check_logits("qwen
 
 TEST_CASE("Qwen3, with norms of q and k and wide heads: transformers' logits") { check_logits("qwen3"); }
 
-/// A weights file whose every element has bits of its own, NaNs and denormals among them.
+/// A weights file in which every element has different bits, including NaNs and denormals.
 std::vector<std::uint32_t> write_run(const std::string& path, const ParameterTable& table) {
   std::vector<std::uint32_t> all;
   io::WeightsStream stream(path, table, {.model = "{}"});
@@ -123,7 +123,7 @@ std::vector<model::Config> configs() {
 TEST_CASE("import(export(x)) = x in bits: whole, and in shards") {
   for (const auto& config : configs()) {
     for (const std::int64_t most : {std::int64_t{0}, std::int64_t{3000}, std::int64_t{1}}) {
-      const io::ScratchFolder folder("round_trip");
+      const tests::ScratchFolder folder("round_trip");
       const auto table = table_of(config);
       const auto bits = write_run(folder / "weights.h5", table);
       const auto made = export_folder({.weights = folder / "weights.h5",
@@ -142,7 +142,7 @@ TEST_CASE("import(export(x)) = x in bits: whole, and in shards") {
   }
 }
 
-/// A folder of the first config with one tensor changed.
+/// A folder of the first config with changes.
 class ChangedFolder {
  public:
   ChangedFolder() : config_(configs()[0]) {
@@ -163,7 +163,7 @@ class ChangedFolder {
     }
     writer.close();
     fs::remove_all(folder_ / "out");
-    const auto thrown = io::thrown_by([&] { import(folder_ / "hf", folder_ / "out"); });
+    const auto thrown = tests::thrown_by([&] { import(folder_ / "hf", folder_ / "out"); });
     CHECK(fs::exists(folder_ / "out") == thrown.text.empty());
     CHECK_FALSE(fs::exists(folder_ / "out.partial"));
     const std::string path = folder_ / "hf/model.safetensors: tensor ";
@@ -171,7 +171,7 @@ class ChangedFolder {
   }
 
  private:
-  io::ScratchFolder folder_{"changed_folder"};
+  tests::ScratchFolder folder_{"changed_folder"};
   model::Config config_;
 };
 
@@ -204,20 +204,20 @@ TEST_CASE("Tensors that are not the model's are refused; buffers of old versions
 }
 
 TEST_CASE("A folder that holds something is not written into") {
-  const io::ScratchFolder folder("taken");
+  const tests::ScratchFolder folder("taken");
   const std::string stored = std::string(KOZERO_TEST_DATA) + "/gpt2";
   folder.put("out/mine", "x");
-  const auto thrown = io::thrown_by([&] { import(stored, folder / "out"); });
+  const auto thrown = tests::thrown_by([&] { import(stored, folder / "out"); });
   CHECK(thrown.status == 2);
   CHECK(thrown.text == (folder / "out") + ": there is something already; name a folder that is not there or is empty");
-  CHECK(io::thrown_by([&] { import(stored, "/proc/out"); }).status == 4);
+  CHECK(tests::thrown_by([&] { import(stored, "/proc/out"); }).status == 4);
   fs::create_directory(folder / "empty");
   import(stored, folder / "empty/");
   CHECK(fs::exists(folder / "empty/weights.h5"));
 }
 
 TEST_CASE("The tokenizer comes along where KoZeRO can read it") {
-  const io::ScratchFolder folder("with_tokenizer");
+  const tests::ScratchFolder folder("with_tokenizer");
   fs::copy(std::string(KOZERO_TEST_DATA) + "/gpt2", folder / "hf");
   CHECK(import(folder / "hf", folder / "a").dtypes == "f32");
   fs::remove_all(folder / "a");

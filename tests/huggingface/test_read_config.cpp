@@ -5,10 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include <support/scratch_folder.hpp>
+#include <support/thrown.hpp>
 #include "src/huggingface/config_json.hpp"
-
-#include "scratch_folder.hpp"
-#include "thrown.hpp"
 
 namespace kozero::huggingface {
 namespace {
@@ -20,10 +19,10 @@ class ConfigFile {
   explicit ConfigFile(Json base) : base_(std::move(base)) {}
 
   model::Config read(const Json& changes) const { return read_config(put(changes)); }
-  /// The refusal behind "PATH: ".
+  /// The error text after "PATH: ".
   std::string refusal(const Json& changes) const {
     const std::string path = put(changes);
-    const auto thrown = io::thrown_by([&] { read_config(path); });
+    const auto thrown = tests::thrown_by([&] { read_config(path); });
     CHECK(thrown.status == 3);
     REQUIRE(thrown.text.starts_with(path + ": "));
     return thrown.text.substr(path.size() + 2);
@@ -36,7 +35,7 @@ class ConfigFile {
     return folder_.put("config.json", json.dump());
   }
 
-  io::ScratchFolder folder_{"config_json"};
+  tests::ScratchFolder folder_{"config_json"};
   Json base_;
 };
 
@@ -219,16 +218,16 @@ TEST_CASE("Numbers from outside are in range before anything is computed from th
 }
 
 TEST_CASE("A file that is no config") {
-  const io::ScratchFolder folder("no_config");
+  const tests::ScratchFolder folder("no_config");
   const auto refusal = [&](const std::string& text) {
     const std::string path = folder.put("c.json", text);
-    return io::thrown_by([&] { read_config(path); }).text.substr(path.size());
+    return tests::thrown_by([&] { read_config(path); }).text.substr(path.size());
   };
   CHECK(refusal("") == ": not a JSON object");
   CHECK(refusal("[1]") == ": not a JSON object");
   CHECK(refusal("{\"a\":") == ": not a JSON object");
   CHECK(refusal(std::string(1000, '[')) == ": nested deeper than a config is");
-  CHECK(io::thrown_by([&] { read_config(folder / "none"); }).status == 3);
+  CHECK(tests::thrown_by([&] { read_config(folder / "none"); }).status == 3);
 }
 
 TEST_CASE("What is written is read again") {
@@ -240,7 +239,7 @@ TEST_CASE("What is written is read again") {
   const Json scaled = {{"rope_theta", 5e5}, {"rope_scaling", changed(kLlama3Scaling, {{"factor", 8.3}})}};
   for (const auto& config : {gpt2.read({{"n_inner", 40}}), llama.read({}), llama.read(numbers), llama.read(scaled),
                              qwen2.read({}), qwen2.read(numbers), qwen3.read({}), qwen3.read(numbers)}) {
-    const io::ScratchFolder folder("config_again");
+    const tests::ScratchFolder folder("config_again");
     const std::string text = config_text(config, 7);
     CHECK(Json::parse(text)["eos_token_id"] == 7);
     const auto again = read_config(folder.put("config.json", text));
@@ -252,7 +251,7 @@ TEST_CASE("What is written is read again") {
     CHECK(again.arch == config.arch);
   }
   CHECK(config_text(gpt2.read({}), 61).find("\"eos_token_id\": null") != std::string::npos);
-  const auto refused = io::thrown_by([] { config_text({.arch = "linear"}, -1); });
+  const auto refused = tests::thrown_by([] { config_text({.arch = "linear"}, -1); });
   CHECK(refused.status == 2);
 }
 
@@ -263,7 +262,7 @@ TEST_CASE("Llama with Qwen's parts is written as Qwen") {
   config.qkv_bias = true;
   CHECK(type_of() == "qwen2");
   config.qk_norm = true;
-  const auto refused = io::thrown_by([&] { type_of(); });
+  const auto refused = tests::thrown_by([&] { type_of(); });
   CHECK(refused.status == 2);
   CHECK(refused.text.starts_with("model.qkv_bias and model.qk_norm are both true: Hugging Face has no such network"));
   config.qkv_bias = false;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// deck_refusals.hpp: a table of bad decks, each with the one line that it is refused with.
-// A case adds its lines behind the 7 lines of a good deck, so its first line is x.toml:8.
+// deck_refusals.hpp: a table of bad decks, each with its one-line error.
+// A case adds its lines after the 7 lines of a good deck, so its first line is x.toml:8.
 #pragma once
 #include <catch2/catch_test_macros.hpp>
 
@@ -26,7 +26,7 @@ data.text = ["a.txt"]
 train.global_batch = 8
 )";
 
-/// What parse_deck refuses a text with; "" where it takes it.
+/// The error of parse_deck for a text; "" if the text is accepted.
 inline std::string refusal_of(const std::string& text, const std::vector<std::string>& overrides) {
   try {
     kozero::io::parse_deck(text, "x.toml", overrides);

@@ -8,7 +8,7 @@
 
 namespace kozero::io {
 
-/// `length` as it stands in the file, whatever follows.
+/// The 8 bytes of `length` in the file, whether or not it is the header's length.
 inline std::string length_bytes(std::uint64_t length) {
   std::string bytes(sizeof(length), '\0');
   std::memcpy(bytes.data(), &length, sizeof(length));

@@ -9,16 +9,18 @@
 #include <limits>
 
 #include <kozero/distributed/communicator.hpp>
+#include <support/scratch_folder.hpp>
+#include <support/thrown.hpp>
 #include "io/checkpoint/checkpoint.hpp"
 #include "io/checkpoint/weights_file.hpp"
 #include "io/hdf5/handle.hpp"
 #include "io/posix/system_resources.hpp"
 
-#include "scratch_folder.hpp"
-#include "thrown.hpp"
 #include "weights_case.hpp"
 
 namespace kozero::io {
+
+using namespace tests;
 
 namespace fs = std::filesystem;
 using Catch::Matchers::ContainsSubstring;
@@ -133,7 +135,7 @@ TEST_CASE("any flipped bit of any file is found") {
     for (std::size_t byte = 0; byte + 1 < size; byte += stride) {
       flip(file, byte);
       const auto error = thrown_by([&] { verify_checkpoint(all.comm, path); });
-      // White space of the manifest says nothing and may change.
+      // The manifest's white space has no meaning and may change.
       INFO(name << ", byte " << byte << ": " << error.text);
       const bool blank = name == "manifest.json" && std::isspace(static_cast<unsigned char>(bytes_of(file)[byte] ^ 1));
       CHECK((error.status == 3 || blank));
@@ -229,7 +231,7 @@ TEST_CASE("the checkpoint with the lowest validation loss is found by the manife
   all.save(2, 3.5);
   const std::string best = all.save(3, 2.25);
   all.save(4, std::numeric_limits<double>::quiet_NaN());
-  all.save(5, 2.25);  // not lower: the earlier one stays
+  all.save(5, 2.25);  // not lower: the earlier checkpoint stays the best
   all.save(6, 4.0);
   all.save(7);
   REQUIRE(best_checkpoint(run));
@@ -237,7 +239,7 @@ TEST_CASE("the checkpoint with the lowest validation loss is found by the manife
   CHECK(best_checkpoint(run)->manifest.record.validation_loss == 2.25);
   prune_checkpoints(run, 2, best);
   CHECK(checkpoints_in(run) == std::vector<std::string>{checkpoint_folder(run, 7), checkpoint_folder(run, 6), best});
-  // Where a better one is complete, the one before goes; where the best is among the newest, nothing else is spared.
+  // Once a better one is complete, the previous best is removed. If the best is among the newest, no other is kept.
   const std::string better = all.save(8, 2.0);
   CHECK(best_checkpoint(run)->folder == better);
   prune_checkpoints(run, 2, better);
@@ -275,13 +277,13 @@ TEST_CASE("a checkpoint's step is its manifest's, whatever its folder is called"
   CHECK(found->folder == path_of(100));
   CHECK(skipped.size() == 1);
 
-  // The one that is loaded stays, and then gets its step's name; the broken one that had it is kept.
+  // The loaded checkpoint stays, then gets its step's name. The broken checkpoint that had this name is kept.
   CHECK(set_aside_after(all.folder.path(), 15, path_of(100)) == std::vector<std::string>{path_of(20) + ".old"});
   CHECK(name_by_step(all.folder.path(), path_of(100) + "/", 20) == path_of(20));
   CHECK(verify_checkpoint(all.comm, path_of(20)).record.step == 20);
   CHECK(fs::exists(path_of(20) + ".old/manifest.json"));
   CHECK(!fs::exists(path_of(100)));
-  // What has the right name, is elsewhere or is no checkpoint keeps its name.
+  // Not renamed: a checkpoint with the right name, one in another folder, and folders that are no checkpoint.
   CHECK(name_by_step(all.folder.path(), path_of(20), 20) == path_of(20));
   CHECK(name_by_step(all.folder / "nowhere", path_of(20), 21) == path_of(20));
   CHECK(name_by_step(all.folder.path(), all.folder / "weights.h5", 21) == all.folder / "weights.h5");

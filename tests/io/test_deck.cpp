@@ -34,7 +34,7 @@ Deck smallest(const std::vector<std::string>& overrides = {}) {
   return parse_deck(kSmallest, "a/small.toml", overrides);
 }
 
-/// An empty folder that is the current directory as long as this lives.
+/// An empty folder that is the current directory during the object's lifetime.
 class Folder {
  public:
   Folder() : before_(fs::current_path()), path_(fs::temp_directory_path() / "kozero_test_deck") {
@@ -252,7 +252,7 @@ vocab_block = 64
   CHECK(sizes.model.arch == "llama");
   CHECK(sizes.model.vocab == 1024);
   CHECK_FALSE(sizes.is_set("model.kv_heads"));
-  // A preset in the file is below the file's keys; another one on the command line is above them.
+  // The file's keys win over a preset in the file; a preset on the command line wins over the file's keys.
   const std::string of_file =
       "run.steps = 1\ndata.synthetic = true\ntrain.global_batch = 1\n"
       "model.preset = \"gpt2-124m\"\nmodel.layers = 2\nmodel.dropout = 0.1\n";
@@ -260,7 +260,7 @@ vocab_block = 64
   CHECK(parse_deck(of_file, "a.toml").notes.empty());
   const Deck other = parse_deck(of_file, "a.toml", {"model.preset=llama-8b"});
   CHECK(other.notes.front() == "command line: model.preset = \"llama-8b\" replaces the deck's preset, layers");
-  CHECK(other.model.dropout == 0.0);  // which Llama does not read
+  CHECK(other.model.dropout == 0.0);  // Llama does not read it
 }
 
 TEST_CASE("a note says that the last micro-batch of a step is short") {

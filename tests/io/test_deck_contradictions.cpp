@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_deck_contradictions.cpp: what is not built, contradictions, missing keys, files that are no decks.
+// test_deck_contradictions.cpp: missing features, contradictions, missing keys, files that are no decks.
 #include "deck_refusals.hpp"
 
 #include <type_traits>

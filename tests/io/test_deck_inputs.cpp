@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_deck_inputs.cpp: the decks of inputs/ are good, and between them they explain every key.
+// test_deck_inputs.cpp: the decks of inputs/ are valid, and each key is explained in one of them.
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>

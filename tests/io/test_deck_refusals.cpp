@@ -263,6 +263,6 @@ TEST_CASE("deep nesting is refused before it is parsed") {
   CHECK(refusal_of(repeated("x = ", "{a = "), {}) == "x.toml:1: " + deep);
   CHECK_FALSE(refusal_of(kGoodDeck, {repeated("data.text=", "[")}).starts_with("x.toml"));
   CHECK(refusal_of(kGoodDeck, {repeated("a", ".a", "=1")}).starts_with("command line: [a]: no such section"));
-  // What looks deep in a text or a comment is not.
+  // Brackets in a text or a comment do not count.
   CHECK(refusal_of(kGoodDeck + repeated("# ", "[.", "\nrun.dir = '") + std::string(100, '[') + "'\n", {}).empty());
 }

@@ -12,13 +12,14 @@
 
 #include <nlohmann/json.hpp>
 
+#include <support/scratch_folder.hpp>
+#include <support/thrown.hpp>
 #include "io/posix/readable.hpp"
 #include "io/text/tokenizer.hpp"
 
-#include "scratch_folder.hpp"
-#include "thrown.hpp"
-
 namespace kozero::io {
+
+using namespace tests;
 
 using Catch::Matchers::ContainsSubstring;
 using Json = nlohmann::json;
@@ -27,7 +28,7 @@ namespace {
 
 const std::string kFolder = KOZERO_TOKENIZERS;
 
-/// As Hugging Face shows what was decoded: U+FFFD for each longest part of what could have become a character.
+/// Decoded bytes as Hugging Face shows them: U+FFFD for each maximal subpart of an ill-formed character.
 std::string shown(std::string_view bytes) {
   std::string text;
   while (!bytes.empty()) {
@@ -43,7 +44,7 @@ std::string shown(std::string_view bytes) {
 
 Json small_json() { return Json::parse(bytes_of(kFolder + "/llama3.json")); }
 
-/// The message for a file that was changed, which must be one line that names it.
+/// The error message for a changed file, which must be one line with the file's name.
 std::string refusal(const ScratchFolder& folder, const std::string& bytes) {
   const auto path = folder.put("changed.json", bytes);
   const auto error = thrown_by([&] { make_tokenizer(path); });

@@ -15,7 +15,8 @@
 #include <vector>
 
 #include <nlohmann/json.hpp>
-
+#include <support/scratch_folder.hpp>
+#include <support/thrown.hpp>
 #include "io/posix/file.hpp"
 #include "io/posix/piped_program.hpp"
 #include "io/posix/readable.hpp"
@@ -25,10 +26,9 @@
 #include "io/run/run_output.hpp"
 #include "io/run/run_status.hpp"
 
-#include "scratch_folder.hpp"
-#include "thrown.hpp"
-
 namespace kozero::io {
+
+using namespace tests;
 
 namespace {
 
@@ -195,7 +195,7 @@ TEST_CASE("one lock a folder: named holder, taken by force, gone with its folder
     CHECK(thief.lost().empty());
   }
   {
-    // Without the file, the folder's own lock keeps others out; the holder is not disturbed.
+    // Without the file, the folder's own lock refuses others; the holder continues.
     const RunLock first(run, RunLock::Steal::no);
     std::filesystem::remove(std::filesystem::path(run) / "lock");
     const auto error = thrown_by([&] { RunLock(run, RunLock::Steal::no); });
@@ -208,7 +208,7 @@ TEST_CASE("one lock a folder: named holder, taken by force, gone with its folder
     std::filesystem::rename(run, folder / "moved");
     CHECK(again.lost().find("deleted or moved") != std::string::npos);
     std::filesystem::create_symlink(run, run);
-    CHECK(again.lost().empty());  // ELOOP: like an I/O error, it does not tell where the folder is
+    CHECK(again.lost().empty());  // ELOOP: like an I/O error, it does not show that the folder is gone
     std::filesystem::remove(run);
     std::filesystem::create_directories(run);
     CHECK(again.lost().find("another came") != std::string::npos);
@@ -248,7 +248,7 @@ TEST_CASE("a status goes into no other folder that gets the run's name") {
   const std::string in = folder / "name";
   for (const char* name : {"a", "b"}) std::filesystem::create_directory(folder / name);
   std::filesystem::create_directory_symlink(folder / "a", in);
-  const RunRecord record(in, {{"h", 12}});  // before begin(), as of a start that fails
+  const RunRecord record(in, {{"h", 12}});  // before begin(), as in a start that fails
   std::filesystem::remove(in);
   std::filesystem::create_directory_symlink(folder / "b", in);
   CHECK(!record.end({"failed", "why", 7, 1}));
@@ -285,7 +285,7 @@ TEST_CASE("a status is rewritten by its own run alone, and says what became of i
   CHECK(notes_on_run_before(in) ==
         std::vector<std::string>{"the run before ended at step 7: rank 0 on host a: waited"});
   std::filesystem::remove(run);
-  REQUIRE(::mkfifo(run.c_str(), 0600) == 0);  // without a writer: opening it to read may wait for ever
+  REQUIRE(::mkfifo(run.c_str(), 0600) == 0);  // without a writer, opening it to read may wait forever
   CHECK(notes_on_run_before(in) ==
         std::vector<std::string>{"the run before ended at step 7: rank 0 on host a: waited"});
   clear_failure_notes(in);
@@ -343,7 +343,7 @@ TEST_CASE("a progress line has the means over the steps since the line before") 
   progress.update({3, 2.0, 100.0, 4.0, 1024});  // 400 tokens in 4 s
   terminal.str("");
   progress.update({4, 1.0, 200.0, 1.0, 1024});
-  progress.update({5, std::numeric_limits<double>::quiet_NaN(), 200.0, 1.0, 1024});  // a step that was left out
+  progress.update({5, std::numeric_limits<double>::quiet_NaN(), 200.0, 1.0, 1024});  // a skipped step
   progress.update({6, 2.0, 500.0, 1.0, 1024});
   CHECK(terminal.str().starts_with("step 6/100  loss 1.5000  300 tokens/s  "));
   std::ostringstream before;

@@ -7,15 +7,18 @@
 #include <filesystem>
 #include <vector>
 
+#include <support/scratch_folder.hpp>
+#include <support/thrown.hpp>
 #include "io/safetensors/float_formats.hpp"
 #include "io/safetensors/reader.hpp"
 #include "io/safetensors/writer.hpp"
 
 #include "safetensors_bytes.hpp"
-#include "scratch_folder.hpp"
-#include "thrown.hpp"
 
 namespace kozero::io {
+
+using namespace tests;
+
 namespace {
 
 std::string folder_refusal(const ScratchFolder& folder) {
@@ -49,7 +52,7 @@ template <class Widen>
 std::uint16_t nearest(float value, std::uint16_t infinity, Widen widen) {
   const auto size = static_cast<double>(std::abs(value));
   std::uint16_t low = 0;
-  std::uint16_t high = infinity;  // widen grows with the bits: the pair around the value
+  std::uint16_t high = infinity;  // widen() increases with the bits: bisection finds the two neighbors of `value`
   while (high - low > 1) {
     const auto middle = static_cast<std::uint16_t>((low + high) / 2);
     (static_cast<double>(widen(middle)) <= size ? low : high) = middle;
@@ -69,7 +72,7 @@ TEST_CASE("f32 becomes the nearest 16-bit float, ties to even") {
     if (!std::isnan(float_of_bf16(bits)) && bf16_of_float(float_of_bf16(bits)) != bits) FAIL("bf16 " << value);
   }
   for (std::uint32_t i = 0; i < 400'000; ++i) {
-    // All exponents; every other one with a last half that ties, or nearly.
+    // All exponents; every second value is a tie, or nearly one.
     std::uint32_t bits = i * 2654435761U;
     if (i % 2 == 0) bits = (bits & 0xFFFFE000U) + 0x1000U + i / 2 % 3 - 1;
     if (i % 4 == 1) bits = (bits & 0xFFFF0000U) + 0x8000U + i / 4 % 3 - 1;

@@ -4,18 +4,21 @@
 #include <catch2/catch_test_macros.hpp>
 #include <vector>
 
+#include <support/scratch_folder.hpp>
+#include <support/thrown.hpp>
 #include "io/safetensors/reader.hpp"
 
 #include "safetensors_bytes.hpp"
-#include "scratch_folder.hpp"
-#include "thrown.hpp"
 
 namespace kozero::io {
+
+using namespace tests;
+
 namespace {
 
 struct Hostile {
   std::string bytes;
-  std::string message;  ///< behind "PATH: "
+  std::string message;  ///< after "PATH: "
 };
 
 /// A file with one tensor `a` of the given parts and 16 bytes of data.

@@ -12,7 +12,7 @@ namespace kozero::io {
 
 namespace {
 
-/// What is shown of the bytes, given one at a time; every part that is shown is whole UTF-8.
+/// The text shown for bytes given one at a time; every part of it is well-formed UTF-8.
 std::string shown_one_by_one(const std::string& bytes) {
   ReadableText readable;
   std::string shown;

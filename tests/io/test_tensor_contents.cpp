@@ -11,14 +11,16 @@
 #include <distributed/rank_groups.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/make_communicator.hpp>
+#include <support/thrown.hpp>
 #include <train/groups.hpp>
 #include <train/shared_folder.hpp>
 #include "io/checkpoint/inspection.hpp"
 #include "io/posix/file.hpp"
 
-#include "thrown.hpp"
-
 namespace kozero::io {
+
+using namespace tests;
+
 namespace {
 
 using tests::SharedFolder;
@@ -29,7 +31,7 @@ struct NamedTensor {
   std::vector<float> values;
 };
 
-/// Rank 0 writes the file; all wait for it.
+/// A file that rank 0 writes; the other ranks wait for it.
 void write_file(const std::string& path, const std::vector<NamedTensor>& tensors) {
   if (test::world_rank() == 0) {
     Hdf5File file(path, Hdf5Access::create);
@@ -49,7 +51,7 @@ void write_file(const std::string& path, const std::vector<NamedTensor>& tensors
 
 Hdf5File open(const std::string& path) { return Hdf5File(path, Hdf5Access::read); }
 
-/// More than one block and more than one chunk, of all sizes and signs.
+/// More than one block and more than one chunk of values of all magnitudes and both signs.
 std::vector<float> many_values() {
   std::vector<float> values((4 << 20) + 5001);
   for (std::size_t i = 0; i < values.size(); ++i)

@@ -12,14 +12,15 @@
 
 #include <nlohmann/json.hpp>
 
+#include <support/scratch_folder.hpp>
+#include <support/thrown.hpp>
 #include "io/text/bpe_merges.hpp"
 #include "io/text/bpe_tokenizer.hpp"
 #include "io/text/tokenizer.hpp"
 
-#include "scratch_folder.hpp"
-#include "thrown.hpp"
-
 namespace kozero::io {
+
+using namespace tests;
 
 using Catch::Matchers::ContainsSubstring;
 
@@ -99,7 +100,7 @@ class OneText final : public Corpus {
 
 BpeTokenizer trained(int vocab) { return train_bpe(OneText(words(200000, 1)), vocab, published_split("")); }
 
-/// Merging as the definition says it: the lowest merge present, everywhere from the left, again and again.
+/// Merging by the definition: repeatedly applies the present merge with the lowest rank, from left to right.
 std::vector<Token> merged_naively(const std::string& pretoken, const std::vector<Merge>& merges) {
   std::vector<Token> tokens;
   for (const char byte : pretoken) tokens.push_back(static_cast<unsigned char>(byte));
@@ -113,7 +114,7 @@ std::vector<Token> merged_naively(const std::string& pretoken, const std::vector
   return tokens;
 }
 
-/// The rules of learnt merges, where merge r makes id 256 + r.
+/// The rules of learned merges: merge r makes id 256 + r.
 MergeRules rules_of(const std::vector<Merge>& merges) {
   ByteIds bytes{};
   std::iota(bytes.begin(), bytes.end(), 0);
@@ -151,7 +152,7 @@ TEST_CASE("byte-pair encoding shortens what it was trained on") {
 
 TEST_CASE("merges are learnt by count, ties by the smaller ids") {
   const auto merges = learn_merges({{"abab", 3}, {"cd", 6}, {"x", 99}, {"yz", 1}}, 10);
-  REQUIRE(merges.size() == 3);  // ab and cd are met 6 times, then (ab)(ab) 3 times; yz only once
+  REQUIRE(merges.size() == 3);  // ab and cd occur 6 times, then (ab)(ab) 3 times; yz only once
   CHECK(merges[0] == Merge{'a', 'b'});
   CHECK(merges[1] == Merge{'c', 'd'});
   CHECK(merges[2] == Merge{256, 256});
@@ -159,7 +160,7 @@ TEST_CASE("merges are learnt by count, ties by the smaller ids") {
 
 TEST_CASE("a vocabulary never holds a token twice") {
   std::mt19937 random(13);
-  PretokenCounts pretokens;  // of two letters and runs, where ways to the same token are most likely
+  PretokenCounts pretokens;  // of two letters and runs, for which several merges most likely make one token
   for (int i = 0; i < 3000; ++i) {
     std::string pretoken;
     for (unsigned n = 1 + random() % 14; n > 0; --n) pretoken.append(1 + random() % 3, random() % 2 == 0 ? 'a' : 'b');
@@ -242,7 +243,7 @@ TEST_CASE("bytes as a Hugging Face tokenizer.json are BPE of 256 characters with
   const auto read = make_tokenizer(folder.put("tokenizer.json", ByteTokenizer::hugging_face_text()));
   CHECK(read->name() == "bytes");
   CHECK(read->end_of_text() == 0);
-  // As any reader of byte-level BPE takes it: ids are bytes.
+  // Read as any byte-level BPE: ids are bytes.
   const BpeTokenizer bpe(folder / "tokenizer.json", json.dump());
   for (const auto& text : odd_texts()) CHECK(bpe.encode(text) == ByteTokenizer().encode(text));
 }

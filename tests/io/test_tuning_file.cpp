@@ -3,11 +3,11 @@
 // test_tuning_file.cpp: a tuning file reads back as it was written; a damaged one is rejected with the reason.
 #include <catch2/catch_test_macros.hpp>
 
+#include <support/thrown.hpp>
 #include "io/deck/tuning_file.hpp"
 
-#include "thrown.hpp"
-
 using namespace kozero::io;
+using namespace kozero::tests;
 
 namespace {
 
@@ -19,7 +19,7 @@ TuningFile of_a_host() {
            {"f32 += bf16 x bf16, 7 x 13 x 5, none none", "AVX-512 BF16"}}};
 }
 
-/// The file's text with the first `was` replaced by `is`.
+/// The file's text with the first occurrence of `was` replaced by `is`.
 std::string changed(const std::string& was, const std::string& is) {
   std::string text = tuning_text(of_a_host());
   const auto at = text.find(was);

@@ -1,16 +1,17 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_utf8.cpp: which bytes are UTF-8, and how text is split into pretokens.
+// test_utf8.cpp: well-formed and ill-formed UTF-8, and how text is split into pretokens.
 #include <catch2/catch_test_macros.hpp>
 
 #include <string>
 
+#include <support/thrown.hpp>
 #include "io/posix/readable.hpp"
 #include "io/text/pretokenizer.hpp"
 
-#include "thrown.hpp"
-
 namespace kozero::io {
+
+using namespace tests;
 
 namespace {
 

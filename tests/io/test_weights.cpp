@@ -8,14 +8,16 @@
 #include <filesystem>
 
 #include <kozero/distributed/communicator.hpp>
+#include <support/scratch_folder.hpp>
+#include <support/thrown.hpp>
 #include "io/checkpoint/weights_file.hpp"
 #include "io/hdf5/file.hpp"
 
-#include "scratch_folder.hpp"
-#include "thrown.hpp"
 #include "weights_case.hpp"
 
 namespace kozero::io {
+
+using namespace tests;
 
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::EndsWith;

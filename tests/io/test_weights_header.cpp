@@ -1,19 +1,21 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_weights_header.cpp: the header of a weights file, and any change of the file that it detects.
+// test_weights_header.cpp: the header of a weights file detects any change of the file.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <kozero/distributed/communicator.hpp>
+#include <support/scratch_folder.hpp>
+#include <support/thrown.hpp>
 #include "io/checkpoint/weights_file.hpp"
-
-#include "scratch_folder.hpp"
-#include "thrown.hpp"
 
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::EndsWith;
 
 namespace kozero::io {
+
+using namespace tests;
+
 namespace {
 
 /// A weights file of one tensor.

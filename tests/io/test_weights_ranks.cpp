@@ -10,13 +10,15 @@
 #include <filesystem>
 
 #include <kozero/distributed/make_communicator.hpp>
+#include <support/thrown.hpp>
 
 #include "src/distributed/group_communicator.hpp"
 
-#include "thrown.hpp"
 #include "weights_case.hpp"
 
 namespace kozero::io {
+
+using namespace tests;
 
 namespace fs = std::filesystem;
 using Catch::Matchers::ContainsSubstring;
@@ -35,7 +37,7 @@ int world_size() {
   return size;
 }
 
-/// Calls `work(comm)` on the world's first `size` ranks; all ranks come back together.
+/// Calls `work(comm)` on the world's first `size` ranks; returns on all ranks together.
 template <class Work>
 void on_first_ranks(int size, const Work& work) {
   MPI_Comm group = MPI_COMM_NULL;
@@ -49,7 +51,7 @@ void on_first_ranks(int size, const Work& work) {
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/// A folder that all ranks know; rank 0 makes and removes it.
+/// A folder that all ranks use; rank 0 makes and removes it.
 class SharedFolder {
  public:
   SharedFolder() {

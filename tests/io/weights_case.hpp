@@ -9,7 +9,7 @@
 
 namespace kozero::io {
 
-/// Odd shapes, joined tensors, a tensor larger than its neighbors, one of a single element.
+/// Odd shapes, joined tensors, a tensor larger than its neighbors, a tensor of a single element.
 inline ParameterTable small_table() {
   ParameterTable table;
   table.add_unit("embedding", 0);
@@ -62,7 +62,7 @@ inline bool is_in_tensor(const ParameterTable& table, int unit, std::int64_t pos
   return false;
 }
 
-/// How many elements are not what set_values() wrote and read_weights promises.
+/// The number of elements that differ from those that set_values() wrote and read_weights promises.
 inline int wrong_elements(const ParameterTable& table, const RankSlices& read) {
   int wrong = 0;
   for (const auto& shard : read.shards) {

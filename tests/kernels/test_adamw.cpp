@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_adamw.cpp: AdamW against its formula in double, also in 16 bits, and equal bits for any cut of the array.
+// test_adamw.cpp: AdamW against its formula in double, also in 16 bits, and equal bits for any division of the array.
 #include "kernels/ops/adamw.hpp"
 
 #include "reference.hpp"

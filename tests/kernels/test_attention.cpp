@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // test_attention.cpp: every algorithm for attention against plain loops in double, their gradient against differences.
-// Shapes: odd heads and positions, several blocks, grouped queries, one key head for all, dropout, nothing at all.
+// Shapes: odd heads and positions, several blocks, grouped queries, one key head for all, dropout, empty batches.
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -124,7 +124,7 @@ struct Algorithm {
   std::function<void(const Device&, const Arrays<T>&)> run;
 };
 
-/// What the program itself runs.
+/// The algorithm that the program itself uses.
 template <class T>
 Algorithm<T> own_way() {
   return {"attention.hpp", [](const Device& space, const Arrays<T>& a) {
@@ -154,7 +154,8 @@ Algorithm<T> algorithm_of(const TileUnit& unit) {
 }
 #endif
 
-/// All that this processor can run: the program's own, by teams, and on a host by strips and by each of its tile units.
+/// All algorithms that this processor can run: the program's own, by teams, and on a host by strips and by each tile
+/// unit.
 template <class T>
 std::vector<Algorithm<T>> algorithms() {
   std::vector<Algorithm<T>> all{own_way<T>()};
@@ -165,7 +166,7 @@ std::vector<Algorithm<T>> algorithms() {
                    attention_strips_backward(space, a.dqkv, a.dy, MatrixIn<T>(a.y), Matrix<const float>(a.logsumexp),
                                              a.qkv, a.shape, a.workspace);
                  }});
-  if (Kokkos::DefaultHostExecutionSpace().concurrency() >= 2) {  // as a GPU's: threads that wait for each other
+  if (Kokkos::DefaultHostExecutionSpace().concurrency() >= 2) {  // threads that wait for each other, as on a GPU
     all.push_back(teams_of<TeamThreads<2, 1>, T>("teams of two, by rows"));
     all.push_back(teams_of<TeamThreads<1, 2>, T>("teams of two, by columns"));
   }
@@ -189,17 +190,17 @@ struct Results {
   std::vector<float> y, logsumexp, dqkv;
 };
 
-constexpr std::int64_t kBeyond = 64;  // elements past the end of what may be written
+constexpr std::int64_t kBeyond = 64;  // elements after the end of the writable range
 
-/// The values, of which none past `extent` may have changed from NaN.
+/// The first `extent` values. Checks that the elements after them are still NaN.
 std::vector<float> within(std::vector<float> values, std::int64_t extent) {
   for (std::size_t i = at(extent); i < values.size(); ++i) REQUIRE(std::isnan(values[i]));
   values.resize(at(extent));
   return values;
 }
 
-/// One run of forward and backward. Outputs and workspace start as NaN: all must be written. The workspace begins on no
-/// cache line.
+/// One run of forward and backward. Outputs and workspace start as NaN, so all must be written. The workspace is not
+/// aligned to a cache line.
 template <class T>
 Results run(const Device& space, const Algorithm<T>& algorithm, const AttentionShape& shape,
             const std::vector<float>& input, const std::vector<float>& gradient) {
@@ -234,14 +235,15 @@ double largest_of(const std::vector<double>& values) {
   return largest;
 }
 
-/// What results in T may differ by, `tolerance` being float's. In 16 bits P and the gradient of the scores are rounded
-/// before they are summed, and y before delta is made of it; each costs about what rounding the result does.
+/// The bound for differences of results in T; `tolerance` is the bound for float. In 16 bits, P and the gradient of the
+/// scores are rounded before they are summed, and y before delta is computed from it. Each of these roundings adds
+/// about as much error as the rounding of the result.
 template <class T>
 double tolerance_in(const std::vector<double>& expected, double tolerance) {
   return std::is_same_v<T, float> ? tolerance : 2.0 * reference::kRounding<T> * largest_of(expected);
 }
 
-/// Every algorithm against the loops. With dropout, `ids` names the sequences' samples.
+/// Every algorithm against the loops. With dropout, `ids` has the sample ids of the sequences.
 template <class T>
 void check(AttentionShape shape, const Inputs<T>& in, const std::vector<std::uint64_t>& ids = {}) {
   const Filled<std::uint64_t> device_ids(ids);
@@ -308,8 +310,8 @@ TEMPLATE_LIST_TEST_CASE("attention agrees with plain loops over several strips a
 }
 
 TEST_CASE("the largest score of a query may be among any keys", "[attention]") {
-  // The first element of keys rises or falls along the positions, and that of queries is 1: exp() of the difference of
-  // two blocks' scores is next to nothing, or almost all.
+  // The first element of the keys increases or decreases with the position, and that of the queries is 1. So exp() of
+  // the difference of two blocks' scores is nearly 0 or very large.
   const auto slope = GENERATE(-0.1F, 0.1F);
   const AttentionShape shape = shape_of(1, 300, 1, 1, 4);
   Inputs<> in(shape);
@@ -374,7 +376,7 @@ TEMPLATE_LIST_TEST_CASE("attention repeats bit for bit", "[attention]", referenc
 
 #if defined(KOKKOS_ENABLE_OPENMP) && !defined(KOKKOS_ENABLE_CUDA)
 TEMPLATE_LIST_TEST_CASE("attention has the same bits on one thread and on all", "[attention]", reference::StoredTypes) {
-  const std::int64_t batch = GENERATE(1, 3);  // one sequence has fewer key heads than tasks are wanted
+  const std::int64_t batch = GENERATE(1, 3);  // one sequence has fewer key heads than there should be tasks
   const AttentionShape shape = shape_of(batch, 150, 4, 2, 16);
   const Inputs<> in(shape);
   const int threads = omp_get_max_threads();

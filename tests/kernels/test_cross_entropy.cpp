@@ -83,7 +83,8 @@ void check(const Batch<T>& batch) {
   reference::require_near_in<T>(logits.values(), batch.gradient(0.25), tolerance);
 }
 
-/// Losses and, in place of the logits, gradients, by blocks of `width` columns in a row of 8 more, which hold NaNs.
+/// The losses; the gradients replace the logits. Computed in blocks of `width` columns; a row has 8 more, which are
+/// NaN.
 template <class T>
 struct ByBlocks {
   std::vector<float> losses, gradient;
@@ -140,7 +141,7 @@ void check_by_blocks(const Batch<T>& batch, std::int64_t width) {
 
 TEMPLATE_LIST_TEST_CASE("cross-entropy by blocks of the vocabulary agrees with plain loops", "[cross_entropy]",
                         reference::StoredTypes) {
-  // Odd, and more than what a GPU's block of threads reads at once, 4096 columns.
+  // Odd, and more than the 4096 columns that a GPU's block of threads reads at once.
   constexpr std::int64_t kLong = 4201;
   for (const auto& batch : {Batch<TestType>{7, 13, 1.0F}, {5, 32, 3.0F}, {3, 501, 5.0F}, {4, 65, 300.0F}}) {
     for (const std::int64_t width : {std::int64_t{1}, std::int64_t{8}, std::int64_t{64}, kLong}) {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_cublaslt.cpp: cuBLASLt's products and epilogues that the matrix product chooses, on the mock. test_matmul.cpp
+// test_cublaslt.cpp: the cuBLASLt products and epilogues that the matrix product chooses, on the mock. test_matmul.cpp
 // and test_product_tuning.cpp check the values, also on the mock.
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
@@ -17,7 +17,7 @@ namespace {
 
 using cublaslt_mock::Counts;
 
-/// The epilogues of work(), without those that were not used.
+/// The epilogues that work() used.
 template <class Work>
 Counts counted(const Work& work) {
   cublaslt_mock::start_counting();
@@ -80,7 +80,7 @@ TEST_CASE("products go by the algorithm that the table names, and by the heurist
   begin_product_tuning(1);
   product_of(of, false);
   const TunedProduct product = end_product_tuning().at(0);
-  REQUIRE(product.algorithms.size() == 3);  // the heuristic's second is one that it refuses
+  REQUIRE(product.algorithms.size() == 3);  // the heuristic's second result is not supported
   for (std::size_t algorithm = 0; algorithm < product.algorithms.size(); ++algorithm) {
     use_product_algorithms({{product.kind, product.algorithms[algorithm]}}, "x.toml");
     CHECK(reference::same_bits(product_of(of, false), by_rule) == (algorithm == 0));
@@ -159,7 +159,7 @@ TEST_CASE("the mock refuses algorithms of other problems, refused ones and a wor
   cublasLtMatmulHeuristicResult_t results[8] = {};
   int found = 0;
   cublasLtMatmulAlgoGetHeuristic(handle, operation, small, small, small, small, preference, 8, results, &found);
-  REQUIRE(found == 5);  // the last one adds in place, which the product must not ask for
+  REQUIRE(found == 5);  // the last one would add in place, which the product must not request
   Kokkos::View<float*, Kokkos::HostSpace> memory("memory", 4096);
   const auto run = [&](int algorithm, cublasLtMatrixLayout_t layout, std::size_t workspace) {
     const float one = 1.0F, zero = 0.0F;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_cudnn_graphs.cpp: cuDNN's plans of attention for an A100 and an H200, built without a GPU. cuDNN takes a GPU's
+// test_cudnn_graphs.cpp: cuDNN's plans of attention for an A100 and an H200, built without a GPU. cuDNN reads a GPU's
 // description, chooses a kernel and compiles it; the mock of CUDA's driver accepts the result. This shows that cuDNN
-// has a kernel for the shapes and strides of our graphs, and how much workspace it takes. No kernel runs.
+// has a kernel for the shapes and strides of our graphs, and how much workspace the kernel needs. No kernel runs.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -32,8 +32,8 @@ using Catch::Matchers::ContainsSubstring;
 
 enum class Gpu { a100, h200 };
 
-/// The GPU as cudaGetDeviceProperties describes it (CUDA C++ Programming Guide, "Compute Capabilities", and data
-/// sheets), under the names that cuDNN gives its fields.
+/// The GPU's properties as cudaGetDeviceProperties returns them (CUDA C++ Programming Guide, "Compute Capabilities",
+/// and data sheets), with cuDNN's field names.
 std::string properties_of(Gpu gpu) {
   const std::string varied =
       gpu == Gpu::a100
@@ -50,7 +50,7 @@ std::string properties_of(Gpu gpu) {
     "maxThreadsPerBlock":1024,"maxThreadsPerSM":2048})";
 }
 
-/// cuDNN takes descriptions from version 9.8 on.
+/// cuDNN accepts descriptions from version 9.8 on.
 CudnnTarget target(Gpu gpu) {
   REQUIRE(fe::cudnn_dlhandle != nullptr);
   if (fe::detail::get_backend_version() < 90800) SKIP("cuDNN is older than 9.8");
@@ -70,7 +70,8 @@ Gpu each_gpu() { return GENERATE(Gpu::a100, Gpu::h200); }
 
 TEST_CASE("cuDNN computes the attention of every preset", "[cudnn]") {
   const Gpu gpu = each_gpu();
-  std::set<std::pair<std::int64_t, std::int64_t>> seen;  // (query heads per key head, head size) decide on the kernel
+  std::set<std::pair<std::int64_t, std::int64_t>>
+      seen;  // (query heads per key head, head size), which determine the kernel
   for (const std::string& preset : preset_names()) {
     const model::Config config = model::resolved(model::with_preset({.vocab = 256}, preset));
     if (!seen.emplace(config.heads / config.kv_heads, config.head_dim).second) continue;
@@ -86,7 +87,7 @@ TEST_CASE("the graphs read and write the arrays of attention.hpp, with fewer key
           "[cudnn]") {
   const CudnnAttention shape = {2, 32, 12, 4, 64, CudnnType::bf16};
   const CudnnGraph of_forward = forward(Gpu::h200, shape), of_backward = backward(Gpu::h200, shape);
-  // The front end transposes some arrays in place, so the order of the dimensions says nothing.
+  // The front end transposes some arrays in place, so the order of the dimensions has no meaning.
   const auto dimensions = [](const CudnnGraph& graph, CudnnArray array) {
     std::set<std::pair<std::int64_t, std::int64_t>> all;
     for (std::size_t i = 0; i < 4; ++i) all.emplace(graph.extents(array)[i], graph.strides(array)[i]);

@@ -17,8 +17,8 @@ constexpr std::int64_t kPositions = 7;
 constexpr std::int64_t kRows = kBatch * kPositions;
 constexpr std::int64_t kVocabulary = 300;
 
-/// Tokens with many repeats, the first and the last of the vocabulary among them: every third is 5, and of the others
-/// some differ by a multiple of kTokenBuckets.
+/// Tokens with many repeats, including the first and the last of the vocabulary. Every third token is 5; some of the
+/// others differ by a multiple of kTokenBuckets.
 std::vector<Token> tokens() {
   std::vector<Token> ids;
   for (std::int64_t n = 0; n < kRows; ++n) ids.push_back(static_cast<Token>(n % 3 == 0 ? 5 : n * n % 37 * 8));

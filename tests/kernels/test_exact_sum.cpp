@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_exact_sum.cpp: sums of squares have equal bits for any order, cut and number of threads, and agree with long
-// double.
+// test_exact_sum.cpp: sums of squares have equal bits for any order, division and number of threads, and agree with
+// long double.
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>

@@ -16,7 +16,7 @@ double plain_gelu(double x) {
   return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
 }
 
-/// 5003 points of [-12, 12], both ends and zero among them.
+/// 5003 points of [-12, 12], including both ends and zero.
 template <class T>
 std::vector<float> points() {
   std::vector<float> x;

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_kernel_arguments.cpp: a kernel reads each captured value where the host put it. On a GPU, two compilers lay out
-// the closure, and if they disagree every kernel reads other bytes (cmake/KernelArguments.cmake; kokkos/mdspan #434).
+// test_kernel_arguments.cpp: a kernel reads each captured value at the address where the host wrote it. On a GPU, two
+// compilers lay out the closure; if their layouts differ, every kernel reads wrong bytes (cmake/KernelArguments.cmake;
+// kokkos/mdspan #434).
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <vector>
@@ -35,7 +36,7 @@ constexpr int kValues = 17;
 
 KOKKOS_INLINE_FUNCTION std::uint64_t address(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
 
-/// What a reader of `all` finds, as integers.
+/// The values read from `all`, as integers.
 KOKKOS_INLINE_FUNCTION void read(const Mixed& all, std::uint64_t* values) {
   int next = 0;
   values[next++] = all.flag ? 1 : 0;
@@ -58,7 +59,7 @@ KOKKOS_INLINE_FUNCTION void read(const Mixed& all, std::uint64_t* values) {
 }
 
 Mixed mixed(const Owner& owner) {
-  // Nothing is read through these pointers.
+  // These pointers are never dereferenced.
   const auto pointer = [](std::uintptr_t place) { return reinterpret_cast<void*>(place); };
   return {true,
           Vector<const float>(static_cast<const float*>(pointer(0x1000)), 11),
@@ -78,7 +79,7 @@ std::vector<std::uint64_t> on_host(const Kokkos::View<std::uint64_t*, Device::me
   return {copy.data(), copy.data() + copy.extent(0)};
 }
 
-/// What kernels of each form find: a range, a team, a reduction.
+/// The values that a kernel of each form reads: a range, a team, a reduction.
 std::vector<std::vector<std::uint64_t>> found_by_kernels(const Mixed& all) {
   std::vector<std::vector<std::uint64_t>> found;
   const Kokkos::View<std::uint64_t*, Device::memory_space> out("out", kValues);

@@ -34,7 +34,7 @@ TEMPLATE_LIST_TEST_CASE("matmul takes vectors and single elements as matrices", 
 
 TEMPLATE_LIST_TEST_CASE("matmul of a few rows agrees with a plain loop", "[matmul]", ProductTypes) {
   for (const std::int64_t m : {1, 3, 8}) {
-    check_all_operations<TestType>(m, 300, 261);  // two panels, three ranges, the last ones short
+    check_all_operations<TestType>(m, 300, 261);  // two panels, three ranges; the last of each is short
     check_all_operations<TestType>(m, 512, 128);
   }
 }
@@ -104,8 +104,8 @@ TEMPLATE_LIST_TEST_CASE("a product onto an addend is the product, the bias and t
   choose_products(Products::fastest);
 }
 
-/// On a host the same bits, but AMX applies a GELU before it rounds. So does cuBLASLt, with its
-/// own form of tanh.
+/// On a host the bits are the same, except that AMX applies a GELU before it rounds. So does cuBLASLt, with its own
+/// tanh.
 template <class T>
 void require_alike(const Filled<T>& got, const Filled<T>& expected) {
   if (runs_on_host<Device> && std::string_view(multiplier<T>()) != "AMX") {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_matmul_tiles.cpp: the tiled product where its blocking shows: several chunks, groups, passes and spans, either
-// side streaming, on every unit; and that the bits of an element depend on its row and column alone.
+// test_matmul_tiles.cpp: the tiled product at extents with several chunks, groups, passes and spans, with either side
+// streaming, on every unit. The bits of an element depend only on its row and column.
 #include "kernels/matmul/host/matmul_host.hpp"
 #include "kernels/ops/gelu.hpp"
 
@@ -31,8 +31,8 @@ struct Operands {
         stored_b(b),
         stored_bias(bias) {}
 
-  /// The product by `multiply(shape, c, a, b, epilogue)`; where it adds, to c, which is 0.25,
-  /// or with a bias to an addend.
+  /// The product by `multiply(shape, c, a, b, epilogue)`. If it accumulates, it adds to c, which is 0.25, or with a
+  /// bias to an addend.
   template <class Out, class Multiply>
   std::vector<float> by(const Multiply& multiply, Op op_a, Op op_b, bool adds, bool has_bias) const {
     const Filled<Out> c(std::vector<float>(static_cast<std::size_t>(of.m * of.n), 0.25F));
@@ -65,7 +65,7 @@ void check(const TileUnit& unit, Extents extents) {
       for (const auto& [adds, biased] : {std::pair(false, true), std::pair(true, false), std::pair(true, true)}) {
         const auto expected = operands.template by<Out>(by_library_alone, op_a, op_b, adds, biased);
         const auto got = operands.template by<Out>(by_unit(unit), op_a, op_b, adds, biased);
-        // Both are rounded, from sums that differ a little.
+        // Both are rounded from sums that differ slightly.
         double largest = 0.0;
         for (const float value : expected) largest = std::max(largest, std::abs(static_cast<double>(value)));
         const double rounding = std::is_same_v<Out, float> ? 0.0 : 2.0 * reference::kRounding<Out> * largest;
@@ -75,7 +75,7 @@ void check(const TileUnit& unit, Extents extents) {
   }
 }
 
-/// The unit with so small parts that small products have many.
+/// The unit with parts so small that small products have many of them.
 TileUnit with_small_parts(TileUnit unit) {
   unit.pass_steps = 2;
   unit.group_blocks = 2;
@@ -113,14 +113,14 @@ void check_spans() {
   }
 }
 
-/// The GELU behind a product into float, and its gradient, against gelu.hpp.
+/// The GELU after a product into float, and its gradient, against gelu.hpp.
 void check_gelu(const TileUnit& unit, Extents extents) {
   CAPTURE(unit.name, extents.m, extents.n, extents.k);
   const Operands<Bfloat16> of(extents);
   const auto cells = static_cast<std::size_t>(extents.m * extents.n);
   const std::vector<float> empty(cells);
   const Filled<float> c(empty), active(empty), dc(empty), product(empty);
-  // Beyond what products reach: both ends of the curve.
+  // Both ends of the curve, which products do not reach.
   std::vector<float> states = reference::numbers<float>(extents.m * extents.n, 5);
   for (std::size_t i = 0; i < cells; ++i) states[i] *= i % 3 == 0 ? 8.0F : 1.0F;
   states[0] = -100.0F;
@@ -176,7 +176,7 @@ TEMPLATE_LIST_TEST_CASE("Bits of a tiled product depend on the row and the colum
   const std::int64_t n = 200;
   const std::int64_t k = 2300;
   const Operands<TestType> many({1100, n, k});
-  const Operands<TestType> few({33, n, k});  // its a is the first rows of the other's
+  const Operands<TestType> few({33, n, k});  // its operand a has the first rows of the other's
   const auto multiply = by_unit(units.unit[0]);
   const auto of_many = many.template by<float>(multiply, Op::none, Op::none, false, false);
   const auto of_few = few.template by<float>(multiply, Op::none, Op::none, false, false);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_packs.cpp: the functions of a GPU's lanes, called by one thread for lane after lane, against plain loops, for
-// arrays aligned to 16 bytes, with packs in one access, and for other arrays, element by element.
+// test_packs.cpp: the functions of a GPU's lanes, called by one thread for one lane after the other, against plain
+// loops: for arrays aligned to 16 bytes (a pack in one access) and for other arrays (element by element).
 #include "kernels/launch/reduce.hpp"
 #include "kernels/launch/row_blocks.hpp"
 #include "kernels/launch/update_elements.hpp"
@@ -12,9 +12,9 @@ namespace kozero::kernels {
 namespace {
 
 constexpr std::int64_t kExtents[] = {0, 1, 3, 4, 7, 8, 9, 31, 33, 255, 256, 257, 768, 2100};
-constexpr std::int64_t kShifts[] = {0, 1, 8};  ///< elements behind an aligned address; 8 is aligned for any type
+constexpr std::int64_t kShifts[] = {0, 1, 8};  ///< elements after an aligned address; 8 is aligned for any type
 
-/// Numbers in memory that begins `shift` elements behind an aligned address.
+/// Numbers in memory that begins `shift` elements after an aligned address.
 template <class T>
 struct Shifted {
   std::vector<T> memory;
@@ -127,7 +127,7 @@ TEMPLATE_LIST_TEST_CASE("a GPU's threads assign every element of an array once",
   }
 }
 
-/// sums[k * columns + c] of rows [3, 3 + count): of x, and of n x.
+/// sums[k * columns + c] over rows [3, 3 + count): of x, and of n x.
 template <class T>
 std::vector<float> sums_down(const WholeRows<T>& x, std::int64_t count, std::int64_t columns, std::int64_t first) {
   const auto terms = [](std::int64_t n, float v) { return RowTerms<2>{v, static_cast<float>(n) * v}; };
@@ -178,7 +178,7 @@ TEMPLATE_LIST_TEST_CASE("a GPU's threads add every element to a sum once", "", r
   }
 }
 
-/// out += the partials (count, columns) as a GPU's team adds them.
+/// out += the partials (count, columns), in the order of a GPU's team.
 void add_partials_by_team(Vector<float> out, Matrix<float> partials) {
   const auto columns = static_cast<std::int64_t>(partials.extent(1));
   const Partials all{partials.data(), static_cast<std::int64_t>(partials.extent(0)), columns};

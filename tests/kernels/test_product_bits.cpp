@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // test_product_bits.cpp: the bits of a granule's products and attention depend neither on the number of threads nor on
-// what the other sequences of the batch hold, with the processor's tile units and without (KOZERO_TILE_UNITS=none).
+// the other sequences of the batch, with the processor's tile units and without (KOZERO_TILE_UNITS=none).
 //   y = x w^T   dx = dy w   dw = dy^T x         x (M, C)   w (N, C)   y (M, N)
-// A process keeps its number of threads: the program starts itself, and compares the hashes that each process prints.
+// The number of threads of a process is fixed, so the program starts itself and compares the hashes that each process
+// prints.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -93,7 +94,7 @@ void print_attention_hashes(const char* type) {
   }
 }
 
-/// What this program prints with other threads and instructions.
+/// The output of this program with other threads and instructions.
 std::vector<std::string> hashes_with(const std::string& environment) {
   std::string path(4096, '\0');
   path.resize(static_cast<std::size_t>(std::max<ssize_t>(0, readlink("/proc/self/exe", path.data(), path.size()))));
@@ -111,7 +112,7 @@ std::vector<std::string> hashes_with(const std::string& environment) {
   return lines;
 }
 
-/// How many of the lines that contain `which` differ between two processes.
+/// The number of lines with `which` that differ between two processes.
 int differing(const std::vector<std::string>& first, const std::vector<std::string>& other, const char* which) {
   REQUIRE(first.size() == other.size());
   int count = 0;
@@ -141,7 +142,7 @@ TEST_CASE("prints the hashes of products", "[.][hashes]") {
   print_attention_hashes<Float16>("fp16");
 }
 
-// Those of run.products = "library" may differ: oneDNN divides the terms of a sum among threads.
+// The bits of run.products = "library" may differ: oneDNN divides the terms of a sum among threads.
 TEST_CASE("products and attention have the same bits on any number of threads", "[product_bits]") {
   const std::string units = GENERATE("KOZERO_TILE_UNITS=all", "KOZERO_TILE_UNITS=none");
   const auto one = hashes_with(units + " OMP_NUM_THREADS=1");
@@ -163,7 +164,7 @@ TEMPLATE_LIST_TEST_CASE("a sequence's rows of a product do not depend on the oth
                         reference::StoredTypes) {
   choose_products(GENERATE(Products::fastest, Products::library));
   for (const Extents& of : granules()) {
-    const std::int64_t seq = of.rows / 4 + 1;  // rows of the sequence that both batches have
+    const std::int64_t seq = of.rows / 4 + 1;  // rows of the sequence that is in both batches
     std::vector<float> values = reference::numbers<TestType>(of.rows * of.inputs, 1);
     const Filled<TestType> x(values), w(reference::numbers<TestType>(of.outputs * of.inputs, 2));
     for (auto i = static_cast<std::size_t>(seq * of.inputs); i < values.size(); ++i) values[i] = -values[i] + 0.5F;

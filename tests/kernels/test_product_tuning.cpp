@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_product_tuning.cpp: every algorithm for a product agrees with a plain loop, the table of algorithms is obeyed,
-// and tuning keeps what is fastest.
+// test_product_tuning.cpp: every algorithm for a product agrees with a plain loop, products use the table of
+// algorithms, and tuning keeps the fastest algorithm.
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -18,7 +18,7 @@ namespace {
 
 using Catch::Matchers::ContainsSubstring;
 
-/// While it lives, products go by these algorithms.
+/// During its lifetime products use these algorithms.
 struct Table {
   explicit Table(const ProductAlgorithms& algorithms) { use_product_algorithms(algorithms, "x.toml"); }
   ~Table() { use_product_algorithms({}); }
@@ -156,7 +156,7 @@ TEST_CASE("tuning passes over an algorithm that is refused when it runs, but not
   const auto multiply = [](std::size_t refused) {
     return [refused](std::size_t algorithm) {
       if (algorithm == refused) throw Error(Failure::internal, "cublasLtMatmul: not supported");
-      wait(algorithm == 0 ? 5e-2 : 1e-4);  // far apart: other programs may interrupt
+      wait(algorithm == 0 ? 5e-2 : 1e-4);  // very different times, since other programs may interrupt
     };
   };
   begin_product_tuning(1);

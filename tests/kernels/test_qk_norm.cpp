@@ -33,7 +33,7 @@ struct Case {
         dy(reference::numbers<T>(s.rows * s.heads.columns(), 4)) {}
 };
 
-/// Head by head, in double; values are as they were.
+/// Head by head, in double; value heads do not change.
 std::vector<double> expected_output(const QkHeads& heads, const std::vector<double>& qkv,
                                     const std::vector<double>& query_gain, const std::vector<double>& key_gain) {
   std::vector<double> y = qkv;

@@ -18,7 +18,7 @@ struct Shape {
   std::int64_t rows;
   std::int64_t columns;
 };
-// The last two are longer than what a GPU's warp reads at once, 512 columns.
+// The last two are longer than the 512 columns that a GPU's warp reads at once.
 constexpr Shape kShapes[] = {{7, 13}, {1, 1}, {70, 67}, {33, 64}, {2, 1031}, {2, 1032}};
 
 /// The inputs of one case.

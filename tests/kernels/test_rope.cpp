@@ -16,7 +16,7 @@ constexpr std::int64_t kBatch = 2;
 constexpr std::int64_t kPositions = 7;
 constexpr std::int64_t kRows = kBatch * kPositions;
 constexpr std::int64_t kHeadDim = 6;
-constexpr std::int64_t kHeads = 5;  // of which 3 turn
+constexpr std::int64_t kHeads = 5;  // 3 of them are rotated
 constexpr std::int64_t kTurning = 3;
 constexpr std::int64_t kWidth = kHeads * kHeadDim;
 constexpr std::int64_t kHalf = kHeadDim / 2;
@@ -70,7 +70,7 @@ TEMPLATE_LIST_TEST_CASE("rope_backward is the forward's transpose, and its inver
   reference::require_near_in<TestType>(gradient.values(), reference::gradient(loss, reference::in_double(values)),
                                        1e-5);
   rope_forward(Device(), gradient.matrix(kRows, kWidth), kTurning, kHeadDim, tables.cosine(), tables.sine());
-  // a and b were rounded once on the way, the result again.
+  // a and b were rounded once before the result was rounded.
   reference::require_near(gradient.values(), dy,
                           std::is_same_v<TestType, float> ? 1e-6 : 1.5 * reference::kRounding<TestType>);
 }

@@ -17,7 +17,7 @@ double plain_frequency(double theta, std::int64_t i, std::int64_t half) {
   return std::pow(theta, -2.0 * static_cast<double>(i) / (2.0 * static_cast<double>(half)));
 }
 
-/// Llama 3.1's rule as it is published: by the wavelength.
+/// Llama 3.1's rule as published: by the wavelength.
 double by_wavelength(const RopeFrequencies& rope, std::int64_t i, std::int64_t half) {
   const double frequency = plain_frequency(rope.theta, i, half);
   const double wavelength = 2.0 * kPi / frequency;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_sgd.cpp: SGD against PyTorch's formula in double, and equal bits for any cut of the array.
+// test_sgd.cpp: SGD against PyTorch's formula in double, and equal bits for any division of the array.
 #include "kernels/ops/sgd.hpp"
 
 #include "reference.hpp"

@@ -13,7 +13,7 @@ namespace {
 
 using reference::Filled;
 
-/// Floats of every size and sign, among them ties between two neighbors of 16 bits and the largest one.
+/// Floats of every magnitude and sign, including ties between two 16-bit neighbors and the largest float.
 std::vector<float> many_floats(std::int64_t extent) {
   std::vector<float> values = reference::numbers(extent, 6);
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -51,7 +51,7 @@ TEMPLATE_TEST_CASE("a NaN and an infinity are stored in 16 bits", "", Bfloat16, 
   CHECK(got[3] == -infinity);
 }
 
-/// a = a + b, b = a - b, a row at a time and in place.
+/// a = a + b, b = a - b, one row at a time, in place.
 template <class T>
 void sum_and_difference(Matrix<T> a, Matrix<T> b) {
   const auto columns = static_cast<std::int64_t>(a.extent(1));
@@ -65,7 +65,7 @@ void sum_and_difference(Matrix<T> a, Matrix<T> b) {
       });
 }
 
-/// The same by packs of a row's worker, as assign_rows does it on a GPU.
+/// The same in packs by a row's worker, as in assign_rows on a GPU.
 template <class T>
 void sum_and_difference_by_packs(Matrix<T> a, Matrix<T> b) {
   for_each_row(

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_tile_product.cpp: packed blocks element by element, every tile unit of this processor against double, and AMX's
-// order of instructions on tiles written in plain C++, which any processor can run.
+// test_tile_product.cpp: packed blocks element by element; every tile unit of this processor against double; the order
+// of AMX's instructions, on tiles emulated in plain C++, which any processor can run.
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -68,7 +68,7 @@ struct Stored {
   }
 };
 
-/// Where element (r, p) of a block lies, by the header's description.
+/// The position of element (r, p) in a block, by the header's description.
 template <class T>
 std::int64_t packed_index(TileSide side, std::int64_t r, std::int64_t p) {
   constexpr std::int64_t kPerWord = kStepExtent<T> / kStepWords;
@@ -259,7 +259,7 @@ TEST_CASE("The reason why AMX is not used is told", "[tiles]") {
 }
 
 #if defined(__x86_64__)
-// A unit that multiplies wrongly is left out, and tests of units would then have nothing to fail on.
+// The program does not use a unit that multiplies wrongly, and the tests of units would then pass without it.
 TEST_CASE("A processor with AVX-512 has its units", "[tiles]") {
   const bool basic = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0;
   const TileUnits& of_bfloat16 = tile_units<Bfloat16>();

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_cached_decoder.cpp: generation's forward, over a cache of keys and values, beside the full one.
+// test_cached_decoder.cpp: decode, over a cache of keys and values, against the full forward pass.
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 
@@ -44,7 +44,7 @@ class CachedRows {
 
 constexpr std::int64_t kVocab = 19;
 
-/// Logits (count, V) that follow the last rows.
+/// The logits (count, V) after the last rows.
 std::vector<float> decoded(TinyModel& tiny, const std::vector<CachedRows::Row>& rows, std::size_t count) {
   const Kokkos::View<float**, Kokkos::LayoutRight, DeviceMemory> logits("logits", count, kVocab);
   tiny.model->decode(tiny.access, CachedRows(rows).view(), Matrix<float>(logits.data(), count, kVocab));
@@ -85,7 +85,7 @@ TEST_CASE("logits with a cache are those of the full forward, however the tokens
       for (std::int32_t t = begin; t < end; ++t) rows.push_back({token(sequence, t), sequence, t});
       return rows;
     };
-    // Sequence 0 in blocks of 30 and 3, sequence 1 in one of 5; then both by single tokens in one call.
+    // Sequence 0 in blocks of 30 and 3 tokens, sequence 1 in one block of 5; then both by single tokens in one call.
     CHECK(decoded(tiny, rows_of(0, 0, 30), 0).empty());
     check_logits(decoded(tiny, rows_of(0, 30, 33), 1), full_logits(tiny, first, 33));
     check_logits(decoded(tiny, rows_of(1, 0, 5), 1), full_logits(tiny, second, 5));

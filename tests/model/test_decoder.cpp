@@ -120,7 +120,7 @@ TEST_CASE("blocks of a vocabulary are held one at a time, and each of their two 
   }
 }
 
-/// By tensor: those of a tensor's rows one behind the other.
+/// Gradients by tensor; those of a tensor's rows one after the other.
 std::vector<std::vector<float>> gradients_of_tensors(const TinyModel& tiny) {
   std::vector<std::vector<float>> all(tiny.model->parameters().tensors().size());
   for (int row = 0; row < std::ssize(tiny.model->parameters().rows()); ++row) {
@@ -307,7 +307,7 @@ TEST_CASE("frozen tensors get no gradient, the others get theirs, and backward e
       CHECK_FALSE(some.access.holds_any());
       CHECK(std::ranges::count(some.access.calls, "ready block.3") == 1);
       CHECK(std::ranges::count(some.access.calls, "ready block.2") == 0);
-      const int again = recompute.blocks == 2 ? 2 : 1;  // with block 3, whose activations are computed again
+      const int again = recompute.blocks == 2 ? 2 : 1;  // together with block 3, whose activations are recomputed
       CHECK(std::ranges::count(some.access.calls, "acquire block.2") == again);
       CHECK(std::ranges::count(some.access.calls, "acquire block.1") == 1);
       CHECK(some.model->flops_per_token() < 0.7 * all.model->flops_per_token());

@@ -50,8 +50,8 @@ inline model::Config tiny_qwen3(bool tied) {
   return config;
 }
 
-/// A model with its memory and resident weights. Weights are wide, gains and biases not at their usual 1 and 0, so that
-/// every gradient is far from zero.
+/// A model with its memory and resident weights. Weights have a large deviation, and gains and biases differ from 1 and
+/// 0, so that every gradient is far from zero.
 struct TinyModel {
   explicit TinyModel(const model::Config& config, std::int64_t micro_batch, model::Recompute recompute = {})
       : model(model::make_model<float>(config)), access(model->parameters()) {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_optimizer.cpp: AdamW and SGD against PyTorch's formulas, however the flat array is cut.
+// test_optimizer.cpp: AdamW and SGD against PyTorch's formulas, for any division of the flat array.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kExtent = 300;
 
-/// decay | no decay | decay | no decay, cut where no pack of elements ends
+/// decay | no decay | decay | no decay, with boundaries inside packs of elements
 std::vector<Segment> segments() { return {{0, 99, true}, {99, 64, false}, {163, 36, true}, {199, 101, false}}; }
 
 std::vector<float> numbers(std::uint64_t seed) {
@@ -26,7 +26,7 @@ std::vector<float> numbers(std::uint64_t seed) {
   return values;
 }
 
-/// Weights, and the optimizer that updates them, with memory of their own.
+/// Weights, and the optimizer that updates them, with their memory.
 class Training {
  public:
   explicit Training(const Config& config)
@@ -37,7 +37,7 @@ class Training {
     write(weights_, numbers(0));
   }
 
-  /// One step, the flat array cut at multiples of `piece`.
+  /// One step; the flat array is divided at multiples of `piece`.
   void step(std::int64_t number, std::int64_t piece) {
     write(gradient_, numbers(static_cast<std::uint64_t>(number)));
     for (std::int64_t first = 0; first < kExtent; first += piece) {
@@ -51,7 +51,7 @@ class Training {
   [[nodiscard]] Optimizer<Bfloat16>& optimizer() { return *optimizer_; }
   [[nodiscard]] const MemoryLedger& ledger() const { return ledger_; }
   [[nodiscard]] std::vector<float> weights() const { return read(weights_); }
-  /// Whether every weight was left in 16 bits.
+  /// Whether every weight also has its 16-bit value.
   [[nodiscard]] bool rounds() const {
     const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), rounded_);
     const std::vector<float> master = read(weights_);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_segments.cpp: which elements of a rank's ranges decay and train.
+// test_segments.cpp: the elements of a rank's ranges that have weight decay, and those that are trained.
 #include <catch2/catch_test_macros.hpp>
 
 #include <kozero/core/error.hpp>

@@ -4,7 +4,7 @@
 // (make_reference.py).
 //   losses: relative 1e-5        first gradients: 1e-5 of each tensor's largest entry
 //   weights after ten steps: 1e-5 of each tensor's largest entry + 1e-2 lr
-// GPT-2's key biases are apart: they shift all of a row's scores alike, so their exact gradient is zero.
+// GPT-2's key biases are checked separately: they shift all scores of a row equally, so their exact gradient is zero.
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -80,7 +80,7 @@ std::pair<std::size_t, std::size_t> key_biases(const Parameter& row) {
   return {third, 2 * third};
 }
 
-/// Each element within share * its tensor's largest entry + absolute, key biases left out.
+/// Whether each element is within share * its tensor's largest entry + absolute, without key biases.
 void check_close(const ParameterTable& table, const Values& ours, const Values& theirs, float share, float absolute) {
   for (std::size_t row = 0; row < ours.size(); ++row) {
     const auto [first, last] = key_biases(table.rows()[row]);
@@ -96,7 +96,7 @@ void check_close(const ParameterTable& table, const Values& ours, const Values& 
   }
 }
 
-/// The C++ side: a resident model with AdamW's moments, one ParameterTable row at a time.
+/// KoZeRO's run: a resident model with AdamW's moments, by rows of the ParameterTable.
 class Training {
  public:
   Training(const nlohmann::json& record, const model::Config& config)

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_memory_plan.cpp: plans against the published formula, of models far beyond this machine too.
+// test_memory_plan.cpp: plans against the published formula, also of models far too large for this machine.
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -138,7 +138,7 @@ TEST_CASE("the smallest groups of whole nodes that fit are named, and what they 
   CHECK(train::ranks_per_group(deck_with({"model.preset=gpt2-124m", "zero.shard_group=node", "zero.stage=1"}), 16) ==
         8);
 
-  io::Deck least = deck_in("2");  // in these groups nothing needs less
+  io::Deck least = deck_in("2");  // with the two changes below, the least memory in these groups
   least.train.recompute = "full";
   least.train.micro_batch = 1;
   const auto fit_below = [&](const std::string& group, int stage) {
@@ -154,7 +154,7 @@ TEST_CASE("the smallest groups of whole nodes that fit are named, and what they 
   REQUIRE(ungrouped.has_value());
   CHECK(ungrouped->changes == Changes{{"zero.shard_group", "all"}});
 
-  // V bytes of gradients, summed once and sent to 1 group more; W = V of weights are gathered in a group.
+  // V bytes of gradients, summed once and sent to one other group; W = V bytes of weights are gathered in a group.
   const auto settings = train::settings_of(deck_in("8"), 16, 50257, 0);
   const std::int64_t bytes = 4 * model::make_model<float>(settings.model)->parameters().extent();
   CHECK(plan_in("all").sent.across == 0);
@@ -200,7 +200,7 @@ TEST_CASE("what to change so that a deck fits: first the stage, then what is com
   CHECK(last->plan.total() <= smallest);
   CHECK(last->changes.back().key == "train.micro_batch");
   CHECK_FALSE(fit_in(1 << 20).has_value());
-  CHECK(fit_in(0)->changes.empty());  // nothing is known
+  CHECK(fit_in(0)->changes.empty());  // the memory is unknown
 }
 
 TEST_CASE("full recomputation saves 70 % of the activations from 1,024 tokens on") {
@@ -372,7 +372,7 @@ TEST_CASE("one change at a time: each alternative is planned in the deck's stage
     const std::string override = changes.empty() ? "" : changes[0].text();
     overrides.push_back(override);
     CHECK(one.plan.stage == 3);
-    // Pages of weights on a disk may take more than the weights did.
+    // The pages for weights on a disk may need more memory than the weights did.
     const bool saves = override.starts_with("train.") || override.starts_with("model.");
     INFO(override);
     if (saves) CHECK(one.plan.total() < all[0].plan.total());
@@ -384,7 +384,7 @@ TEST_CASE("one change at a time: each alternative is planned in the deck's stage
                                               "zero.shard_group=8"});
 }
 
-// docs/memory.md has its lines: a change of memory is a change of the document.
+// docs/memory.md must contain its lines, so a change of memory requires a change of the document.
 TEST_CASE("the table of models and ranks in the documents is what is planned, and near the formula") {
   struct Row {
     std::string name;
@@ -416,7 +416,7 @@ TEST_CASE("the table of models and ranks in the documents is what is planned, an
              << static_cast<double>(plan.total()) / kGiB << " |";
         line += cell.str();
       }
-      if (document.find(line + "\n") == std::string::npos) std::cout << line << "\n";  // what it needs, to paste
+      if (document.find(line + "\n") == std::string::npos) std::cout << line << "\n";  // to paste into the document
       CHECK(document.find(line + "\n") != std::string::npos);
     }
   }

@@ -19,7 +19,7 @@ float addend(int step, int micro_step, int rank, int unit, std::int64_t index) {
   return static_cast<float>((step * 31 + micro_step * 7 + rank * 3 + unit + index) % 11 - 5);
 }
 
-/// How often a unit's gradient is added to in a micro-step.
+/// The number of additions to a unit's gradient per micro-step.
 int contributions(const Shape& shape, int unit) {
   const int of_vocabulary = shape.vocabulary == Vocabulary::in_blocks ? 3 : 1;
   return shape.vocabulary != Vocabulary::untied && unit < of_vocabulary ? 2 : 1;
@@ -119,7 +119,8 @@ void ModelStep<Scalar>::check(int unit, Vector<const Scalar> weights, const char
 template <class Scalar>
 void ModelStep<Scalar>::add(UnitGradient gradient, int unit, int step, int micro_step, bool lookups) {
   const bool idle = comm_.rank() >= shape_.busy_ranks(micro_step, comm_.size());
-  if (idle && !shape_.ordered && micro_step > 0) return;  // added to what the rank holds, which is reduced
+  if (idle && !shape_.ordered && micro_step > 0)
+    return;  // its addend would be added to the rank's sum, which is reduced
   for (const auto& row : table_.rows()) {
     if (row.unit != unit) continue;
     for (std::int64_t i = row.offset; i < row.offset + row.extent(); ++i) {
@@ -219,7 +220,7 @@ void ModelStep<Scalar>::check_gradients(int step) {
     }
     expect(wrong == 0, std::to_string(wrong) + " sums of " + table_.unit(range.unit).name + " are wrong");
   }
-  // The norm is control traffic, for which all ranks wait: a step without it must be in order too.
+  // For the norm, all ranks wait for each other; a step without it must be ordered too.
   if (step % 3 == 0) return;
   expect(std::abs(state_.gradients().norm() - std::sqrt(squares)) < 1e-9 * std::sqrt(squares), "the norm is wrong");
 }

@@ -1,12 +1,13 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// model_step.hpp: a training step in the decoder's order on a ShardedState, with numbers that are known beforehand.
+// model_step.hpp: a training step in the decoder's order on a ShardedState, with weights and gradients known in
+// advance.
 //   weights after s updates:  w_s[i] = w_0[i] - sum of the gradients of steps 1..s at i
 //   gradient of a step at i:  the sum over micro-steps and busy ranks of addend(step, micro-step, rank, unit, i)
-// In a step's last micro-step trailing ranks may be idle: they take part in every gather and reduction. What an idle
-// rank's addend holds must be read by nobody where the micro-step is reduced at once, so it is not zero there.
-// Whole numbers, small enough that float adds them exactly in any order. Every element that the model reads of a unit
-// is compared with what it must be, and so is every element of the reduced gradient.
+// In a step's last micro-step trailing ranks may be idle: they take part in every gather and reduction. If the
+// micro-step is reduced at once, no rank may read an idle rank's addend, so this addend is not zero. All values are
+// integers small enough that float adds them exactly in any order. Every element of a unit that the model reads is
+// compared with its expected value, and so is every element of the reduced gradient.
 #pragma once
 #include <chrono>
 #include <string>
@@ -16,7 +17,7 @@
 
 namespace kozero::test {
 
-/// Tied: the head reads the embedding, and adds to its gradient. In blocks: tied, each block a unit.
+/// Tied: the head reads the embedding and adds to its gradient. In blocks: tied, and each block is a unit.
 enum class Vocabulary { untied, tied, in_blocks };
 
 struct Shape {
@@ -30,15 +31,15 @@ struct Shape {
   }
 };
 
-/// An embedding, or three blocks of one, three blocks of one slot and a head, of uneven extents.
+/// Units of uneven extents: an embedding or three blocks of it, three transformer blocks of one slot, and a head.
 ParameterTable units_of(Vocabulary vocabulary);
 
-/// What all ranks know: the weights as they must be.
+/// The expected weights, the same on all ranks.
 class KnownWeights {
  public:
   explicit KnownWeights(const ParameterTable& table);
   [[nodiscard]] float at(int unit, std::int64_t index) const { return of(unit)[static_cast<std::size_t>(index)]; }
-  /// The step's gradient at an index, summed over the ranks that are busy.
+  /// The step's gradient at an index, summed over the busy ranks.
   [[nodiscard]] static float gradient(const Shape& shape, int num_ranks, int step, int unit, std::int64_t index);
   void update(const Shape& shape, int num_ranks, int step);
   void shift();
@@ -62,16 +63,15 @@ class ModelStep {
         known_(table) {}
 
   void fill_weights();
-  /// Other weights, as a file that is loaded brings them.
+  /// Sets other weights, as loading a file does.
   void reload_weights();
-  /// Forward alone, as an evaluation does it.
+  /// Only the forward pass, as in an evaluation.
   void evaluate();
-  /// All micro-steps, the reduced gradient and its norm; then the update, or none, as after numbers that are not
-  /// finite.
+  /// All micro-steps, the reduced gradient and its norm; then the update, or no update as after non-finite numbers.
   void train(int step, bool skips_update);
-  /// Before its forward pass or its norm of step `step`, this rank sleeps.
+  /// This rank will sleep before the forward pass or the norm of step `step`.
   void sleep_once(int step, bool before_norm, std::chrono::milliseconds time) { sleep_ = {step, before_norm, time}; }
-  /// The first thing that was not as it must be; empty where all was.
+  /// The first wrong value; empty if there was none.
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
  private:
@@ -89,7 +89,7 @@ class ModelStep {
   void backward(int step, int micro_step);
   void check(int unit, Vector<const Scalar> weights, const char* where);
   void read_vocabulary_down(const char* where);
-  /// A unit's weights are held while its gradient is added to.
+  /// Adds to a unit's gradient while its weights are held.
   void read_and_add(int unit, int step, int micro_step, const char* where);
   void add(UnitGradient gradient, int unit, int step, int micro_step, bool lookups = false);
   void check_gradients(int step);

@@ -3,12 +3,12 @@
 // test_protocol.cpp: the sources of distributed and zero under ThreadSanitizer, with ranks that are threads of one
 // process.
 //   protocol_threads [--every K] [--first I] [--seed N] [--verbose]      every K-th case of all, from the I-th on
-// The build makes it of the sources themselves, compiled once more (CMakeLists.txt). A case: stage x accumulation x
+// The build compiles the sources once more for it (CMakeLists.txt). A case: stage x accumulation x
 // micro-steps x overlap x prefetch x embedding (untied, tied, in blocks) x back end x ranks x idle ranks x precision.
-// Its ranks sleep at random, gather from many arrays at once, take steps of which one is left without an update,
-// evaluate in between, and compare every weight and sum with what it must be. In some more cases a rank comes too late.
-// ThreadSanitizer reports accesses that the protocol leaves unordered. Exit status 0: all as expected; 1: a wrong
-// number; 66: a race.
+// Its ranks sleep at random, gather from many arrays at once, run steps (one of them without an update), evaluate in
+// between, and compare every weight and sum with its expected value. In some more cases a rank is late beyond the
+// timeout. ThreadSanitizer reports accesses that the protocol does not order. Exit status 0: all as expected; 1: a
+// wrong number; 66: a race.
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -28,21 +28,21 @@
 
 using namespace kozero;
 
-// Kokkos' library has this for the default host space that it was built with (CMakeLists.txt).
+// Kokkos' library defines this only for the default host space of its own build (CMakeLists.txt).
 namespace Kokkos::Impl {
 void hostspace_fence(const Serial& space) { space.fence("kozero::test::hostspace_fence"); }
 }  // namespace Kokkos::Impl
 
 namespace {
 
-constexpr double kPatience = 60.0;  // seconds: comm.timeout_s where nobody is lost
+constexpr double kPatience = 60.0;  // seconds: comm.timeout_s if no rank is lost
 
 struct Case {
   zero::Config config;
   test::Vocabulary vocabulary;
   std::string backend;  ///< "windows": shm without room for shared arrays
   int ranks;
-  int idle;  ///< of them, in a step's last micro-step
+  int idle;  ///< idle ranks in a step's last micro-step
   bool bf16;
 
   [[nodiscard]] std::string name() const {
@@ -87,8 +87,8 @@ std::unique_ptr<distributed::Communicator> connect(const Case& one, MPI_Comm wor
                                                    double timeout_s) {
   distributed::CommunicatorOptions options;
   options.timeout_s = timeout_s;
-  options.chunk_bytes = 1024;    // several phases of windows a collective
-  options.message_bytes = 1024;  // several messages a gather
+  options.chunk_bytes = 1024;    // several phases of windows per collective
+  options.message_bytes = 1024;  // several messages per gather
   options.shm_free_bytes = [roomy = one.backend == "shm"] { return roomy ? std::int64_t{1} << 30 : 0; };
   options.notice = [](const std::string&) {};
   const distributed::Ranks ranks = distributed::ranks_of(world);
@@ -97,8 +97,8 @@ std::unique_ptr<distributed::Communicator> connect(const Case& one, MPI_Comm wor
   return std::make_unique<SleepyCommunicator>(std::move(inner));
 }
 
-/// As many gathers as may be under way at once, again and again, each from memory of its own, so that none is taken
-/// back; what was wrong, or "".
+/// Repeatedly starts the largest allowed number of gathers at once, each from different memory. Returns the first
+/// problem, or "".
 std::string gather_many_at_once(distributed::Communicator& comm, MemoryLedger& ledger) {
   constexpr std::int64_t kRounds = 3, kAtOnce = 16, kExtent = 64;
   const Partition cut(kExtent * comm.size(), comm.size());
@@ -123,7 +123,7 @@ std::string gather_many_at_once(distributed::Communicator& comm, MemoryLedger& l
   return "";
 }
 
-/// What a rank does; what was wrong, or "".
+/// A rank's work. Returns the first problem, or "".
 template <class Scalar>
 std::string take_steps(const Case& one, MPI_Comm world) {
   const auto table = test::units_of(one.vocabulary);
@@ -145,8 +145,8 @@ std::string take_steps(const Case& one, MPI_Comm world) {
   return model.problem();
 }
 
-/// A rank that comes too late: what it did, or the error that ended it. As in a process that main ends, nothing that it
-/// handed over is freed; what comes late is still moved.
+/// A rank's work if one rank is late beyond the timeout. Returns the problem or the error that ended the rank. As in a
+/// process that main ends, memory that the rank passed to MPI is not freed, and late messages are still moved.
 std::string lose_last_rank(const Case& one, MPI_Comm world, bool before_norm) {
   struct Rank {
     ParameterTable table;
@@ -173,7 +173,7 @@ std::string lose_last_rank(const Case& one, MPI_Comm world, bool before_norm) {
   return "all steps";
 }
 
-/// Whether the ranks that lost one say so.
+/// Whether the ranks that waited for the lost rank report it.
 bool loss_is_noticed(const Case& one, std::uint64_t seed, bool before_norm) {
   std::vector<std::string> ends(static_cast<std::size_t>(one.ranks));
   std::atomic<std::size_t> next{0};
@@ -200,7 +200,7 @@ std::vector<Case> cases_of_loss() {
   return cases;
 }
 
-std::vector<Case> all_cases() {  // NOLINT: one loop an axis
+std::vector<Case> all_cases() {  // NOLINT: one loop per axis
   std::vector<Case> cases;
   using zero::Accumulation;
   for (const bool bf16 : {false, true})
@@ -225,8 +225,8 @@ std::vector<Case> all_cases() {  // NOLINT: one loop an axis
   return cases;
 }
 
-/// Kokkos runs kernels, fences and copies under the lock of its one serial instance. The order that it makes among the
-/// ranks is hidden, since it would hide races; what kernels read and write is seen.
+/// Kokkos runs kernels, fences and copies under the lock of its one serial instance. The order that this lock makes
+/// among the ranks is hidden from ThreadSanitizer, since it would hide races. The kernels' accesses are not hidden.
 void hide_locks_of_kokkos() {
   namespace tools = Kokkos::Tools::Experimental;
   const auto begin = [](const char*, std::uint32_t, std::uint64_t*) { test::hide_order(); };
@@ -239,7 +239,7 @@ void hide_locks_of_kokkos() {
   tools::set_end_fence_callback(end);
 }
 
-/// Runs the case; whether all was as it must be.
+/// Runs the case. Returns whether all results were as expected.
 bool holds(const Case& one, std::uint64_t seed) {
   std::mutex mutex;
   std::string problem;

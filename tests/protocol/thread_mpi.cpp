@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// thread_mpi.cpp: communicators as groups of threads; see thread_mpi.hpp for what ThreadSanitizer is told.
+// thread_mpi.cpp: communicators as groups of threads; see thread_mpi.hpp for the orders reported to ThreadSanitizer.
 #include "thread_mpi.hpp"
 
 #include <algorithm>
@@ -31,16 +31,16 @@ namespace kozero::test {
 struct Process;
 namespace {
 
-/// A message, known once one of its sides was posted. Its address stands for the orders that it makes.
+/// A message, created when its first side is posted. ThreadSanitizer knows the orders that it makes by its address.
 struct Message {
   const void* from = nullptr;
   void* to = nullptr;
   std::size_t bytes = 0;
-  bool sent = false, received = false;  // posted
+  bool sent = false, received = false;  // whether the side is posted
   bool moved = false;
 };
 
-/// A collective: the k-th of its communicator on every rank.
+/// A collective: the k-th call on its communicator on every rank.
 struct Meeting {
   int arrived = 0;
   std::vector<std::vector<char>> given;  // by rank
@@ -49,13 +49,13 @@ struct Meeting {
 
 struct Group {
   int size = 0;
-  std::map<std::pair<int, int>, std::deque<Message*>> channels;  // (from, to): not yet posted by both
+  std::map<std::pair<int, int>, std::deque<Message*>> channels;  // (from, to): messages that only one side has posted
   std::deque<std::unique_ptr<Meeting>> meetings;
-  std::vector<Group*> duplicates;   // by how many a rank made before
+  std::vector<Group*> duplicates;   // the k-th duplicate that each rank makes
   std::vector<Process*> processes;  // by rank
 };
 
-// Everything lives until the program ends, as what a lost rank holds does.
+// No memory is freed before the program ends, since a lost rank may still use it.
 std::mutex mutex;
 std::deque<std::unique_ptr<Group>> groups;
 std::deque<std::unique_ptr<Message>> messages;
@@ -73,17 +73,17 @@ Group* new_group(int size) {
 
 }  // namespace
 
-/// A rank in all its communicators: any call of it makes progress in all of them.
+/// A rank in all its communicators: any call by the rank makes progress in all of them.
 struct Process {
-  std::vector<Message*> to_move;  // by this rank
-  std::vector<Request*> open;     // its collectives that are not over
+  std::vector<Message*> to_move;  // messages that this rank must move
+  std::vector<Request*> open;     // its unfinished collectives
 };
 
 struct Member {
   Group* group = nullptr;
   int rank = 0;
   Process* process = nullptr;
-  std::size_t collectives = 0, duplicates = 0;  // that this rank began
+  std::size_t collectives = 0, duplicates = 0;  // numbers of those that this rank began
 };
 
 struct Request {
@@ -93,7 +93,7 @@ struct Request {
   enum { barrier, broadcast, gather } collective = barrier;
   int root = 0;
   void* to = nullptr;
-  bool over = false;  // a collective: its result is there
+  bool over = false;  // a collective: its result has arrived
 };
 
 namespace {
@@ -161,7 +161,7 @@ void run_ranks(int num_ranks, std::uint64_t seed, const std::function<void(MPI_C
 
 namespace {
 
-/// Moves the bytes of those messages that this rank is to move.
+/// Moves the bytes of the messages that this rank must move.
 void move_messages(Process* process) {
   std::vector<Message*> mine;
   {
@@ -170,7 +170,7 @@ void move_messages(Process* process) {
     mine = std::exchange(process->to_move, {});
   }
   for (Message* message : mine) {
-    __tsan_acquire(message);  // both sides posted it
+    __tsan_acquire(message);  // both sides have posted it
     std::memcpy(message->to, message->from, message->bytes);
     __tsan_release(message);
     const Unseen unseen;
@@ -184,7 +184,7 @@ bool all_came(const Request& request) {
   return request.meeting->arrived == request.member->group->size;
 }
 
-/// What a collective brought.
+/// Stores the result of a collective.
 void take(const Request& request) {
   auto* to = static_cast<char*>(request.to);
   if (request.collective == Request::broadcast && request.member->rank != request.root) {
@@ -198,7 +198,7 @@ void take(const Request& request) {
   }
 }
 
-/// Ends those collectives of this rank for which all came.
+/// Finishes this rank's collectives that all ranks have joined.
 void end_collectives(Process* process) {
   std::vector<Request*> ending;
   {
@@ -230,7 +230,7 @@ MPI_Request post(Member* member, bool sends, const void* from, void* to, std::si
     const std::lock_guard lock(mutex);
     const auto ends = sends ? std::pair(member->rank, peer) : std::pair(peer, member->rank);
     auto& channel = member->group->channels[ends];
-    for (Message* other : channel) {  // the oldest one that lacks this side
+    for (Message* other : channel) {  // the oldest message without this side
       if (message == nullptr && !(sends ? other->sent : other->received)) message = other;
     }
     if (message == nullptr) {
@@ -259,7 +259,7 @@ MPI_Request post(Member* member, bool sends, const void* from, void* to, std::si
   return request;
 }
 
-/// This rank comes to its next collective and gives `bytes`.
+/// This rank joins its next collective and contributes `bytes`.
 MPI_Request meet(Member* member, decltype(Request::collective) collective, int root, const void* from, void* to,
                  std::size_t bytes) {
   sleep_at_random();
@@ -298,7 +298,7 @@ bool is_over(const Request& request) {
   return request.message != nullptr ? request.message->moved : request.over;
 }
 
-/// Whether the request is over; then it is gone, and what it ordered is.
+/// Whether the request has completed; it is then freed, and its orders hold.
 bool complete(MPI_Request* request) {
   if (*request == nullptr) return true;
   if (!is_over(**request)) return false;
@@ -360,7 +360,7 @@ int MPI_Comm_compare(MPI_Comm one, MPI_Comm other, int* result) {
   return MPI_SUCCESS;
 }
 
-// All communicators have the ranks of the job, in its order.
+// Every communicator has all ranks of the job, in the same order.
 int MPI_Comm_group(MPI_Comm /*comm*/, MPI_Group* group) {
   *group = 0;
   return MPI_SUCCESS;

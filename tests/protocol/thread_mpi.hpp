@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// thread_mpi.hpp: MPI for ranks that are threads of one process, so that ThreadSanitizer sees what they share.
-// ThreadSanitizer learns of exactly the orders that MPI promises: a message is read after its send and written before
-// its receive ends, a collective ends after those that it depends on began. The locks in here are hidden from it, since
-// their order would hide races. A message's bytes are moved by the sender or by the receiver, whom chance chooses, as
-// late as both wait for it. Calls sleep at random.
+// thread_mpi.hpp: MPI for ranks that are threads of one process, so that ThreadSanitizer sees the memory that they
+// share. ThreadSanitizer is told exactly the orders that MPI guarantees: a message is read after its send and written
+// before its receive ends, and a collective ends after the calls on which it depends began. The locks in here are
+// hidden from it, since their order would hide races. A message's bytes are moved by the sender or the receiver, chosen
+// at random, and only when both wait for it. Calls sleep at random.
 #pragma once
 #include <mpi.h>
 
@@ -14,20 +14,20 @@
 
 namespace kozero::test {
 
-/// Runs `body(world)` as `num_ranks` threads of a world of their own, and joins them. Delays follow `seed`.
+/// Runs `body(world)` on `num_ranks` threads with a world of their own, and joins them. Delays follow from `seed`.
 void run_ranks(int num_ranks, std::uint64_t seed, const std::function<void(MPI_Comm world)>& body);
 
-/// Calls of MPI by this rank, which move what came late, for so long.
+/// Calls MPI on this rank for `seconds`, which moves late messages.
 void make_progress_for(std::chrono::milliseconds time);
 
 /// Sleeps for at most some hundred microseconds, or not at all.
 void sleep_at_random();
 
-/// Between the two, locks and atomics of this thread make no order that ThreadSanitizer knows of. They nest.
+/// Between these two calls ThreadSanitizer ignores the orders of this thread's locks and atomics. The calls nest.
 void hide_order();
 void show_order();
 
-/// What happens in its scope makes no order, and no access, that ThreadSanitizer knows of.
+/// In its scope ThreadSanitizer ignores this thread's orders and accesses.
 class Unseen {
  public:
   Unseen();

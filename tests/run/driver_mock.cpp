@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// driver_mock.cpp: a libcuda.so.1 with as many GPUs as the environment's DRIVER_MOCK_GPUS says; without it cuInit
-// fails. DRIVER_MOCK_CAPABILITY (default 80) is their compute capability, DRIVER_MOCK_CUDA (default 13000) the version.
+// driver_mock.cpp: a libcuda.so.1 with the number of GPUs in the environment variable DRIVER_MOCK_GPUS; without it
+// cuInit fails. DRIVER_MOCK_CAPABILITY (default 80) is their compute capability, DRIVER_MOCK_CUDA (default 13000) the
+// version.
 #include <cstdlib>
 
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_gpu_driver.cpp: which CUDA programs a driver and its GPUs can run, and what is read from the driver mock.
+// test_gpu_driver.cpp: the CUDA programs that a driver and its GPUs can run, and facts read from the driver mock.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cstdlib>
@@ -34,7 +34,7 @@ TEST_CASE("a driver runs programs of its own and older versions of CUDA") {
   const CudaBuild newer = {.architecture = 80, .toolkit = 13010};
   CHECK(unsuitable_reason(driver(13000, 86), newer).empty());
   CHECK_THAT(unsuitable_reason(driver(13000, 90), newer), ContainsSubstring("install a driver for CUDA 13.1 or newer"));
-  CHECK(unsuitable_reason(driver(0, 0), kA100).empty());  // nothing is known
+  CHECK(unsuitable_reason(driver(0, 0), kA100).empty());  // the GPUs and the driver are unknown
 }
 
 TEST_CASE("kernels run on GPUs of their compute capability and newer") {
@@ -51,7 +51,7 @@ TEST_CASE("a note names the build whose kernels need no compilation at the start
   CHECK(note_on_architecture(driver(13000, 80), kA100).empty());
   CHECK(note_on_architecture(driver(13000, 89), kA100).empty());
   CHECK_THAT(note_on_architecture(driver(13000, 90), kA100), ContainsSubstring("KOZERO_CUDA_ARCH=90"));
-  const std::string newer = note_on_architecture(driver(13000, 100), kH100);  // no build is for it
+  const std::string newer = note_on_architecture(driver(13000, 100), kH100);  // no build supports it
   CHECK_THAT(newer, ContainsSubstring("compute capability 10.0"));
   CHECK(newer.find("KOZERO_CUDA_ARCH") == std::string::npos);
   CHECK(note_on_architecture(driver(13000, 80), kH100).empty());  // refused instead

@@ -46,10 +46,10 @@ TEST_CASE("the first difference is named in a step's order, with both values and
   CHECK(found->text == "step 3: the bits of ln after it");
   CHECK(found->tensor == 1);
 
-  other.norms[1] = -0.0;  // before it, and equal as a number
+  other.norms[1] = -0.0;  // an earlier difference in bits, equal as a number
   found = run::difference(first, other);
   CHECK(found->text == "step 2: the gradient norm is -0 and was 0");
-  CHECK(found->tensor == 1);  // that of the last step
+  CHECK(found->tensor == 1);  // the last step's tensor
 
   other.hashes[1][2] = 0;
   CHECK(run::difference(first, other)->tensor == 2);

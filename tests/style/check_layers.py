@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
 # check_layers.py SOURCE: each #include of the project's own files names a file that is there, of the same folder or of one
-# below it; src/<folder>/, kernels/*/host, kernels/*/cuda and the headers in PRIVATE_IO are for their own folder alone. The
+# below it; src/<folder>/, kernels/*/host, kernels/*/cuda and the headers in PRIVATE are for their own folder alone. The
 # build runs it, so a wrong-way include does not build.
 
 import pathlib
@@ -26,17 +26,18 @@ BELOW = {
     "commands": "core kernels distributed model optim zero io data huggingface train plan run program",
     "bench": "core kernels distributed model optim zero io data huggingface train plan run program",
 }
-PRIVATE_IO = {"io/deck/toml_keys.hpp", "io/safetensors/float_formats.hpp", "io/text/bpe_merges.hpp",
-              "io/text/bpe_tokenizer.hpp", "io/text/sentencepiece_tokenizer.hpp"}
+PRIVATE = {"io/deck/toml_keys.hpp", "io/safetensors/float_formats.hpp", "io/text/bpe_merges.hpp",
+           "io/text/bpe_tokenizer.hpp", "io/text/sentencepiece_tokenizer.hpp", "kernels/launch/packs.hpp",
+           "kernels/launch/vector_math.hpp", "kernels/ops/gelu.hpp"}
 
 
 def folder_of(path):
     """The folder that a path from the root belongs to, and whether the path is private to it; None for what is no layer."""
     parts = pathlib.PurePath(path).parts
     if parts[0] == "kernels":
-        return "kernels", len(parts) > 3
+        return "kernels", len(parts) > 3 or str(path) in PRIVATE
     if parts[0] == "io":
-        return "io", str(path) in PRIVATE_IO
+        return "io", str(path) in PRIVATE
     if parts[:2] == ("include", "kozero"):
         return parts[2], False
     return (parts[1], True) if parts[0] == "src" and len(parts) > 2 else (None, False)

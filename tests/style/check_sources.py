@@ -127,6 +127,17 @@ def opening_sentence(source):
             yield f"{path}: its third line is not '// {path.name}: ' and what it is"
 
 
+def free_paragraphs(source):
+    """Comments of headers below the opening of a namespace that no declaration follows: they belong into the opening
+    comment, or before the declaration that they describe."""
+    for path in files(source, ".hpp"):
+        lines = [line.strip() for line in (source / path).read_text().splitlines()]
+        begin = next((i for i, line in enumerate(lines) if line.startswith("namespace ")), len(lines))
+        for i in range(begin, len(lines) - 1):
+            if lines[i].startswith("//") and (not lines[i + 1] or lines[i + 1].startswith("}")):
+                yield f"{path}:{i + 1}: a comment before no declaration: {lines[i]}"
+
+
 def formatted(source):
     """As clang-format 14 writes them: other versions differ in a few places."""
     paths = [str(path) for path in files(source, *CODE, ".cu")]
@@ -138,7 +149,7 @@ def formatted(source):
 
 
 RULES = (mpi_only_in_distributed, stage_only_where_named, spdx_lines, file_length, ascii_only, include_paths, file_names,
-         parse, anonymous_namespaces, opening_sentence, formatted)
+         parse, anonymous_namespaces, opening_sentence, free_paragraphs, formatted)
 
 
 def main():

@@ -7,7 +7,7 @@
 
 namespace kozero::tests {
 
-/// With the vocabulary in blocks of so many rows.
+/// The configuration with the vocabulary in blocks of `rows` rows.
 inline model::Config in_blocks(model::Config config, std::int64_t rows) {
   config.vocab_block = rows;
   return config;

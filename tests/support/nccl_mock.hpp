@@ -14,7 +14,7 @@
 
 namespace kozero::tests {
 
-/// A variable of the environment that is as it was again when this ends.
+/// Sets an environment variable; the destructor restores the previous value.
 class Variable {
  public:
   Variable(const char* name, const std::string& value) : name_(name) {
@@ -41,7 +41,7 @@ class NcclMock : Variable {
   }
 
  private:
-  /// Where it was built, or, for programs that were taken elsewhere, where libraries are looked for.
+  /// The path where the mock was built; only its name if it is not there, so that the system searches its library path.
   static std::string file() {
     const std::filesystem::path built = KOZERO_NCCL_MOCK;
     return std::filesystem::exists(built) ? built.string() : built.filename().string();

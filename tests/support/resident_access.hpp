@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // resident_access.hpp: a ParameterAccess with all units in memory, to test a model without zero.
-// It records each call, and rejects violations of the contract: a unit acquired twice, or more acquired units of one
-// slot than a model may have at once.
+// It records each call, and rejects violations of the contract: a unit acquired twice, or more acquired units per slot
+// than a model may have at once.
 #pragma once
 #include <set>
 #include <string>
@@ -65,7 +65,7 @@ class ResidentAccess : public ParameterAccess<float> {
   [[nodiscard]] bool holds_any() const { return !held_.empty(); }
 
   std::vector<std::string> calls;
-  int units_held = 1;  ///< of a slot
+  int units_held = 1;  ///< most acquired units per slot
 
  private:
   using Storage = Kokkos::View<float*, Kokkos::LayoutRight, DeviceMemory>;

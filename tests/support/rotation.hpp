@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// rotation.hpp: a part of a test's many combinations, another part with each seed, so that runs on different days
-// cover all of them.
+// rotation.hpp: selects some of a test's many combinations by a seed, so that runs on different days cover all of them.
 //   Rotation rotation("stages", 3);   for (...) { if (!rotation.takes()) continue; ... }   // a third of them
 // The seed is KOZERO_TEST_SEED, or the hours since 1970. KOZERO_TEST_ALL=1 takes every combination.
 #pragma once
@@ -17,7 +16,7 @@ namespace kozero::test {
 
 class Rotation {
  public:
-  /// Takes one combination of `share`. Collective over all ranks, which agree on the seed; rank 0 prints it.
+  /// Selects one of `share` combinations. Collective over all ranks, which agree on the seed; rank 0 prints it.
   Rotation(const char* name, std::uint64_t share) : share_(std::getenv("KOZERO_TEST_ALL") != nullptr ? 1 : share) {
     const char* const given = std::getenv("KOZERO_TEST_SEED");
     using Hours = std::chrono::hours;
@@ -27,7 +26,7 @@ class Rotation {
             : static_cast<std::uint64_t>(
                   std::chrono::duration_cast<Hours>(std::chrono::system_clock::now().time_since_epoch()).count());
     MPI_Bcast(&seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
-    // A run at the same hour of each day takes another part, and rotations of one run have parts of their own.
+    // Runs at the same hour of different days select different parts, and so do the rotations of one run.
     next_ = (seed + seed / 24 + std::hash<std::string_view>()(name) % share_) % share_;
     int rank = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);

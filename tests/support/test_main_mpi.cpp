@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The KoZeRO authors
 // test_main_mpi.cpp: main of the tests of several ranks: MPI and Kokkos around one Catch2 session per rank.
-// Rank 0 reports as usual. Every rank prints each of its failures at once, marked with its number. After each test case
-// the ranks meet; if one has failed and the others do not come (they wait for it inside the case), it ends the job.
+// Rank 0 reports as usual. Every rank prints each of its failures at once, with its rank. All ranks meet after each
+// test case. If a rank has failed and the others do not arrive, since they wait for it inside the case, it ends the
+// job.
 
 #include <catch2/catch_session.hpp>
 #include <catch2/catch_test_case_info.hpp>

@@ -11,7 +11,7 @@
 
 namespace kozero::tests {
 
-/// Those of 1, 2, 3, 4, 7 that the world has ranks for.
+/// 1, 2, 3, 4 and 7, as far as the world has so many ranks.
 inline std::vector<int> group_sizes() {
   std::vector<int> sizes;
   for (const int size : {1, 2, 3, 4, 7}) {
@@ -20,8 +20,8 @@ inline std::vector<int> group_sizes() {
   return sizes;
 }
 
-/// Runs `body(comm)`, or `body(comm, ranks)` with the group's ranks too, on the first `num_ranks` ranks of the
-/// world ("self" where that is one); the others wait.
+/// Runs `body(comm)`, or `body(comm, ranks)` with the group's ranks too, on the first `num_ranks` ranks of the world
+/// (one rank: "self"); the other ranks wait.
 template <class Body>
 void on_first_ranks(int num_ranks, const std::string& backend, const Body& body,
                     const distributed::CommunicatorOptions& options = {}) {
@@ -39,7 +39,7 @@ void on_first_ranks(int num_ranks, const std::string& backend, const Body& body,
 }
 
 /// Runs `body(communicators)`, or `body(communicators, ranks)`, on the mesh of the first `num_ranks` ranks in groups
-/// of `ranks_per_group` (0: one group); the others wait.
+/// of `ranks_per_group` (0: one group); the other ranks wait.
 template <class Body>
 void on_first_mesh(int num_ranks, int ranks_per_group, const std::string& backend, const Body& body,
                    const distributed::CommunicatorOptions& options = {}) {
@@ -57,7 +57,7 @@ void on_first_mesh(int num_ranks, int ranks_per_group, const std::string& backen
   test::meet();
 }
 
-/// The same on every group size in turn.
+/// on_first_ranks for every group size.
 template <class Body>
 void on_each_group(const std::string& backend, const Body& body) {
   for (const int num_ranks : group_sizes()) on_first_ranks(num_ranks, backend, body);

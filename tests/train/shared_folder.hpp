@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// shared_folder.hpp: an empty folder that all ranks of the world know, removed at the end.
+// shared_folder.hpp: an empty folder that all ranks of the world use, removed at the end.
 #pragma once
 #include <mpi.h>
 #include <unistd.h>

@@ -4,9 +4,10 @@
 //   one micro-step, V = bytes of all units with pads, n ranks, summed over ranks:
 //     stages 0, 1, 2: (n-1) 2V     stage 3: (n-1) (3V - embedding - head - the blocks that stay in the slot's buffers)
 //   in bf16 gradients travel in f32 (V), weights in half of it.
-//   stage 3 saves a gather where a unit is used twice in a row: the tied embedding stays in its slot from the embedding
-//   to the head and needs no weights in backward; the head's forward and backward are one; the last 1 + prefetch_units
-//   blocks of forward are there for backward, and as many first ones of backward for the next micro-step.
+//   stage 3 saves a gather if a unit is used twice in a row: the tied embedding stays in its slot from the embedding to
+//   the head and needs no weights in backward; the head's forward and backward are one call; the last 1 +
+//   prefetch_units blocks of forward are still gathered in backward, and as many blocks of backward in the next
+//   micro-step.
 #include <catch2/catch_test_macros.hpp>
 #include <cstdlib>
 
@@ -24,15 +25,15 @@ namespace {
 
 struct Accounts {
   std::int64_t bytes_sent = 0;    ///< one step, over all ranks
-  std::int64_t bytes_across = 0;  ///< of them, between groups
+  std::int64_t bytes_across = 0;  ///< the part of bytes_sent between groups
   std::int64_t held = 0;          ///< parameters + gradients + optimizer state over all ranks
-  std::int64_t largest = 0;       ///< of these, the fullest rank's
+  std::int64_t largest = 0;       ///< the same of the fullest rank
   ParameterTable table;
   train::Settings settings;
   int num_ranks = 1;
   bool here = false;
 
-  /// What `kozero plan` says that all ranks send.
+  /// The bytes that all ranks send by `kozero plan`.
   [[nodiscard]] std::int64_t planned() const { return num_ranks * plan::bytes_sent(settings, table, num_ranks).all; }
 };
 
@@ -67,7 +68,7 @@ Accounts accounts_of(const TinyRun& run, int num_ranks, int ranks_per_group = 0)
   return accounts;
 }
 
-/// Block gathers of a step of so many micro-steps.
+/// The number of gathers of blocks in a step of `micro_steps` micro-steps.
 std::int64_t blocks_gathered(std::int64_t layers, int prefetch_units, int micro_steps) {
   const std::int64_t stay = std::min<std::int64_t>(1 + prefetch_units, layers);
   return layers + (2 * micro_steps - 1) * (layers - stay);
@@ -85,14 +86,14 @@ void check_plan(const TinyRun& run) {
     for (int i = 0; i < static_cast<int>(kMemoryNames.size()); ++i) {
       CHECK(plan.bytes(static_cast<Memory>(i)) == real.bytes(static_cast<Memory>(i)));
     }
-    // The copy that is saved from: master weights and two moments of this rank's own shards.
+    // The copy for saves: master weights and two moments of this rank's own shards.
     const int states = run.precision == Precision::f32 ? 2 : 3;
     std::int64_t of_state = 0;
     for (const auto& line : real.lines()) {
       const bool is_state = line.label == "master weights" || line.label.starts_with("exp_avg");
       if (is_state) of_state += line.bytes;
     }
-    std::int64_t of_buffers = 0;  // of the update on a GPU's host
+    std::int64_t of_buffers = 0;  // of an update on a GPU's host
     for (const auto& line : real.lines()) of_buffers += line.label.ends_with("the host's update") ? line.bytes : 0;
     CHECK((of_buffers > 0) == (run.offload.optimizer == tests::Kind::host));
     CHECK(of_buffers <= run.offload.bytes);
@@ -211,7 +212,7 @@ TEST_CASE("several blocks in a unit: bytes sent and calls are planned exactly") 
       CHECK(std::abs(accounts.planned() - accounts.bytes_sent) < num_ranks * num_ranks);
       const std::int64_t units = 2 + (5 + in_unit - 1) / in_unit;
       const auto calls = plan::bytes_sent(accounts.settings, accounts.table, num_ranks).calls;
-      if (stage < 3) CHECK(calls == 3 * units);  // two micro-steps' reductions, and gathers
+      if (stage < 3) CHECK(calls == 3 * units);  // the reductions of two micro-steps, and the gathers
     }
   }
 }
@@ -231,7 +232,7 @@ TEST_CASE("stage 3 sends what its schedule says, less than 3AV") {
       const auto& units = accounts.table.units();
       const std::int64_t embedding = units.front().extent, head = units.back().extent, block = units[1].extent;
       const std::int64_t reduced = micro_steps * accounts.table.extent();
-      // Tied: embedding and head have slots of their own and are gathered once a step.
+      // Tied: embedding and head have their own slots and are gathered once per step.
       const std::int64_t gathered = embedding + head + blocks_gathered(4, prefetch_units, micro_steps) * block;
       CHECK(accounts.bytes_sent == (num_ranks - 1) * 4 * (reduced + gathered));
       CHECK(reduced + gathered < 3 * micro_steps * accounts.table.extent());
@@ -273,7 +274,8 @@ TEST_CASE("a vocabulary in blocks: bytes sent are planned exactly, and each bloc
     const auto accounts = accounts_of(again, num_ranks);
     CHECK(std::abs(accounts.planned() - accounts.bytes_sent) < num_ranks * num_ranks);
   }
-  // Tied, 5 blocks, a buffer: upwards for lookups, downwards without the one that is there, upwards likewise.
+  // Tied, 5 blocks, one buffer: the lookups read the blocks upwards, the head downwards and then upwards. Each of the
+  // head's passes begins with the block that is still in the buffer.
   TinyRun run{.model = tests::in_blocks(tests::tiny_gpt2(), 8), .stage = 3, .global_batch = num_ranks};
   run.prefetch_units = 0;
   const auto accounts = accounts_of(run, num_ranks);

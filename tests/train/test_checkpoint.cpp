@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_checkpoint.cpp: what was saved under any placement and rank count loads under any other, equal in bytes; and a
-// run that stops and goes on is the run that never stopped.
+// test_checkpoint.cpp: state saved under any placement and rank count loads under any other with equal bytes. A run
+// that stops and resumes gives the bits of a run without a stop.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
@@ -22,7 +22,7 @@ using tests::TinyTraining;
 
 namespace {
 
-/// Whether what all ranks hold alike has the same bits.
+/// Whether the state that is replicated has the same bits on all ranks.
 bool holds_equal_copies(TinyTraining& training) {
   bool equal = true;
   training.with_state([&](auto& state) {
@@ -35,7 +35,7 @@ bool holds_equal_copies(TinyTraining& training) {
   return equal;
 }
 
-/// Gives every element of every tensor, in weights and optimizer state, a value of its own: a function of its index.
+/// Gives every element of every tensor, in weights and optimizer state, a different value, a function of its index.
 void number_elements(TinyTraining& training, bool fill, int& wrong) {
   const ParameterTable& table = training.engine().parameters();
   const auto visit = [&](int kind, int unit, std::int64_t begin, const Vector<float>& values) {
@@ -63,12 +63,12 @@ void number_elements(TinyTraining& training, bool fill, int& wrong) {
   }
 }
 
-/// One block, odd sizes, and units that leave ranks short or empty shards.
+/// One block of odd sizes; some ranks have short or empty shards of its units.
 model::Config smallest_gpt2() {
   return {.arch = "gpt2", .layers = 1, .dim = 10, .heads = 2, .vocab = 23, .seq = 5, .dropout = 0.1F, .seed = 5};
 }
 
-/// Saved under stage s on s + 1 ranks a network of several units; otherwise the smallest model there is.
+/// A network of several units for saves under stage s on s + 1 ranks; otherwise the smallest model.
 model::Config model_of(int saved) {
   if (saved % 5 == 0) return smallest_gpt2();
   return {.arch = "linear", .layers = 1, .dim = 13, .vocab = 1, .seq = 1, .tie_embeddings = false, .seed = 5};
@@ -202,7 +202,7 @@ TEST_CASE("a file knows no precision: saved in one, loaded in the other, master 
 
 namespace {
 
-/// A run that saves after step 2 and goes on, and one that begins there, have the same bits to the end.
+/// A run that saves after step 2 and continues has the same bits at the end as a run that resumes from that checkpoint.
 void check_restart(const TinyRun& run, const std::string& path, distributed::Communicator& comm,
                    const distributed::Ranks& ranks) {
   MemoryLedger ledger;
@@ -214,7 +214,7 @@ void check_restart(const TinyRun& run, const std::string& path, distributed::Com
   io::CheckpointRecord record = record_of(2);
   record.loss_scale = continuous.engine().loss_scaler().state();
   saver.begin({std::make_shared<io::HeldFolder>(path, nullptr), record, {}, 0});
-  const TinyResult wanted = continuous.result_of_steps(3, 5);  // beside the writing, where that is asynchronous
+  const TinyResult wanted = continuous.result_of_steps(3, 5);  // at the same time as an asynchronous save
   const auto report = saver.wait();
   REQUIRE(report);
   REQUIRE(!report->problem);

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_evaluation.cpp: the mean loss over samples, however ranks share them out; and that it leaves training alone.
+// test_evaluation.cpp: the mean loss over samples, for any division among ranks; an evaluation does not change
+// training.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
@@ -55,12 +56,12 @@ TEST_CASE("samples of an evaluation are spread evenly, in order, and are all of 
     }
     CHECK(train::spread_sample(total - 1, total, total) == total - 1);
   }
-  constexpr std::int64_t kMany = std::int64_t{1} << 40;  // whose square has no 64 bits
+  constexpr std::int64_t kMany = std::int64_t{1} << 40;  // its square exceeds 64 bits
   CHECK(train::spread_sample(kMany / 2 - 1, kMany / 2, kMany) == kMany - 1);
 }
 
 TEST_CASE("an evaluation of a part reads samples from the whole set, on any rank count") {
-  /// Samples that note who was read.
+  /// Samples that record which of them were read.
   class Noted final : public data::SampleSource {
    public:
     [[nodiscard]] std::int64_t num_samples() const override { return 100; }

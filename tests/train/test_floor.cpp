@@ -27,7 +27,7 @@ TEST_CASE("a tiny model reaches the Markov source's entropy within 2 %") {
     const data::Sampler sampler(settings.seed, data.train->num_samples(), settings.batch.global_batch);
     engine->train_on(sampler, *data.train, settings.step);
     for (std::int64_t step = 1; step <= settings.steps; ++step) engine->step(step);
-    // Many samples, of an endless source: the mean's own deviation is below 0.3 % of the floor.
+    // Many samples of an unlimited source, so that the mean's standard deviation is below 0.3 % of the floor.
     const double loss = train::evaluate(*engine, *data.train, 4096).loss;
     CHECK(loss > *data.loss_floor - 0.02);
     CHECK(loss < 1.02 * *data.loss_floor);

@@ -37,7 +37,7 @@ model::Config untied(model::Config config) {
 /// The bytes of each tensor of one rank, by name.
 using Tensors = std::map<std::string, std::string>;
 
-/// `values(unit)`: all elements of a unit; a unit without any is left out.
+/// `values(unit)`: all elements of a unit; units without values are skipped.
 template <class Values>
 Tensors tensors_of(const ParameterTable& table, const Values& values) {
   Tensors tensors;
@@ -52,7 +52,8 @@ Tensors tensors_of(const ParameterTable& table, const Values& values) {
   return tensors;
 }
 
-/// What one rank has of a run in stage 0: the tensors at its begin and after its first step, and that step's gradients.
+/// One rank's state of a run in stage 0: the tensors at its beginning and after its first step, and this step's
+/// gradients.
 struct FirstStep {
   train::StepResult result;
   Tensors before, after, gradients;
@@ -108,7 +109,7 @@ TinyRun run_of(const Case& each) {
   return run;
 }
 
-/// What a run gives on any number of ranks.
+/// The results of a run, which are the same on any number of ranks.
 struct Outcome {
   std::vector<double> losses, norms;
   std::string weights;
@@ -169,7 +170,7 @@ TEST_CASE("frozen tensors: one outcome on 1 to 4 ranks, in every stage, in group
     ++number;
     for (const int num_ranks : tests::group_sizes()) {
       for (run.stage = 0; run.stage <= 3; ++run.stage) {
-        // Every other stage, with the others for the next number of ranks and the next case.
+        // Every second stage; the other stages for the next number of ranks and the next case.
         const bool is_reference = num_ranks == 1 && run.stage == 0;
         if (!is_reference && (number + num_ranks + run.stage) % 2 > 0) continue;
         const int turn = 5 * number + 3 * num_ranks + run.stage;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_generator.cpp: which token is picked, and that a cache changes no text: beside Generator, which runs the whole
-// window for every token.
+// test_generator.cpp: the choice of tokens; CachedGenerator gives the text of Generator, which runs the whole window
+// for every token.
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <limits>
@@ -21,7 +21,7 @@ namespace {
 
 const std::vector<float> kLogits = {0.0F, 2.0F, 1.0F, -1.0F, 2.0F};
 
-/// The tokens that a fine grid of uniforms picks, with their shares.
+/// The tokens picked by a fine grid of `uniform` values, with their shares.
 std::map<Token, double> shares(const Sampling& sampling) {
   constexpr int kCount = 10000;
   std::map<Token, double> result;
@@ -45,7 +45,7 @@ struct Heard final : train::TokenListener {
 
 constexpr std::int64_t kVocab = 37;
 
-/// A network of `run` with weights that were trained a little, so that its texts differ.
+/// The network of `run` with slightly trained weights, so that its texts differ.
 struct Trained {
   Trained(tests::TinyRun run, distributed::Communicator& comm) : training(run, comm, ledger), comm(comm) {
     training.result_of_steps(1, 2);

@@ -131,7 +131,7 @@ TEST_CASE("bf16 and fp16 follow f32 from step to step, in every network") {
         run.precision = precision;
         run.loss_scaler = precision == Precision::fp16 ? train::LossScaler::fixed(0x1p12) : train::LossScaler();
         const TinyResult narrow = result_of(run, comm);
-        const double bound = precision == Precision::fp16 ? 0.00125 : 0.01;  // 3 bits more
+        const double bound = precision == Precision::fp16 ? 0.00125 : 0.01;  // fp16 has 3 bits more than bf16
         INFO(model.arch << " in " << name_of(precision));
         CHECK(wide.losses != narrow.losses);
         for (std::size_t i = 0; i < wide.losses.size(); ++i) {
@@ -168,7 +168,7 @@ TEST_CASE("a run repeats bit for bit") {
 
 namespace {
 
-/// What a run gives on any number of ranks: losses, norms, and the bytes of all weights.
+/// The results of a run, which are the same on any number of ranks: losses, norms, and the bytes of all weights.
 struct Outcome {
   TinyResult steps;
   std::string weights;
@@ -199,13 +199,14 @@ TEST_CASE("one outcome a model, precision and batch: on 1 to 7 ranks, in every s
         if (precision == Precision::fp16) run.loss_scaler = train::LossScaler::fixed(0x1p10);
         std::optional<Outcome> first;
         for (const int num_ranks : tests::group_sizes()) {
-          // What the program on 4 ranks does is done.
+          // The program on 4 ranks runs these cases.
           if (test::world_size() == 7 && (num_ranks % 2 == 0 || granules < 5)) continue;
           for (run.stage = 0; run.stage <= 3; ++run.stage) {
-            if (num_ranks == 7 && run.stage < 3 && ++turn % 3 > 0) continue;  // of the many ranks a third, and stage 3
-            // What is computed again changes no bit.
+            if (num_ranks == 7 && run.stage < 3 && ++turn % 3 > 0)
+              continue;  // on 7 ranks every third case, and stage 3
+            // Recomputation changes no bit.
             run.recompute = run.stage == 0 ? model::Recompute() : model::Recompute{1, run.stage == 1};
-            // shm, one node, and nodes of 1 or 2 ranks, so that each stage meets each of them on some number of ranks.
+            // shm, one node, and nodes of 1 or 2 ranks: each stage runs with each of them on some number of ranks.
             const int layout = (num_ranks + 3 * run.stage + static_cast<int>(granules)) % 4;
             const int ranks_per_node = layout < 2 ? 0 : layout == 3 && num_ranks == 4 ? 2 : 1;
             tests::on_first_ranks(num_ranks, layout == 0 ? "shm" : "mpi",
@@ -280,7 +281,7 @@ TEST_CASE("several blocks in a unit: the outcome of blocks alone, on 1 to 7 rank
       for (run.stage = 0; run.stage <= 3; ++run.stage) {
         for (const int of_group : {num_ranks, num_ranks / 2}) {
           if (of_group == 0 || num_ranks % of_group != 0 || (of_group < num_ranks && run.stage == 0)) continue;
-          // Blocks of a unit, and those that are computed again together.
+          // Blocks per unit, and blocks that are recomputed together.
           constexpr std::array<std::array<int, 2>, 5> kCases = {{{2, 0}, {7, 0}, {3, 1}, {2, 4}, {4, 2}}};
           const auto [in_unit, again] = kCases[static_cast<std::size_t>(turn++) % kCases.size()];
           run.model.blocks_in_unit = in_unit;
@@ -353,7 +354,7 @@ TEST_CASE("sharding in groups of ranks gives the bits of one group, by every alg
       for (run.stage = 1; run.stage <= 3; ++run.stage) {
         for (const int of_group : {1, 2, 3}) {
           if (num_ranks % of_group != 0) continue;
-          // On 6 ranks one of these a time: each stage and group meets all four.
+          // On 6 ranks one of these at a time; over all cases each stage and group has all four.
           const std::array<int, 4> of_nodes = {0, 1, of_group, -1};
           const bool all = test::world_size() < 7;
           for (const int ranks_per_node : all ? std::span(of_nodes) : std::span(of_nodes).subspan(turn++ % 4, 1)) {

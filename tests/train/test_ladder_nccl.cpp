@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_ladder_nccl.cpp: training by nccl, through the tests' mock of it, gives the bits of mpi, whose stages are
-// compared with one another in test_ladder.cpp. Random sleeps on both streams would show a wait that is missing.
+// test_ladder_nccl.cpp: training with nccl, on the tests' mock, gives the bits of mpi. test_ladder.cpp compares the
+// stages under mpi. Random sleeps on both streams make a missing wait visible.
 #include <catch2/catch_test_macros.hpp>
 
 #include <support/nccl_mock.hpp>

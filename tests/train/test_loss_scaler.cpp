@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_loss_scaler.cpp: when the scale moves, between which ends, and what a checkpoint keeps of it.
+// test_loss_scaler.cpp: when the scale changes, its limits, and its state in a checkpoint.
 #include <catch2/catch_test_macros.hpp>
 
 #include <kozero/train/engine.hpp>
@@ -23,11 +23,11 @@ TEST_CASE("a dynamic scale doubles after a window of good steps in a row, and ha
   CHECK(scaler.back_off());
   CHECK(scaler.scale() == 32768.0);
   count_good_steps(scaler, 2);
-  CHECK(scaler.scale() == 32768.0);  // the two before the overflow are forgotten
+  CHECK(scaler.scale() == 32768.0);  // the two good steps before the overflow do not count
   count_good_steps(scaler, 1);
   CHECK(scaler.scale() == 65536.0);
   count_good_steps(scaler, 2);
-  CHECK(scaler.scale() == 65536.0);  // and so are those that doubled it
+  CHECK(scaler.scale() == 65536.0);  // the good steps that doubled the scale do not count again
 }
 
 TEST_CASE("a dynamic scale stays between 1 and 2^24") {

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_random_decks.cpp: random models, batches and precisions, trained on other ranks, in other stages and by other
-// back ends after each save, give the bits of one rank that never stopped: losses, norms, weights, moments (by way of
-// the weights), loss scale, evaluation, and sums of addends that a model does not make.
-//   KOZERO_DECKS=200 mpiexec -n 4 test_random_decks      that many decks (`--target random_decks`); else a fixed sample
+// test_random_decks.cpp: random models, batches and precisions. A run that changes its ranks, stage and back end after
+// each save gives the bits of an uninterrupted run on one rank: losses, norms, weights, moments (through the weights),
+// loss scale, evaluation, and sums of addends of arbitrary bits.
+//   KOZERO_DECKS=200 mpiexec -n 4 test_random_decks      200 decks (`--target random_decks`); default: a fixed sample
 #include <bit>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdlib>
@@ -24,7 +24,7 @@ using tests::TinyTraining;
 
 namespace {
 
-/// Numbers of a deck, the same on all ranks.
+/// Random numbers for a deck, the same on all ranks.
 class Draws {
  public:
   explicit Draws(std::uint64_t deck) : deck_(deck) {}
@@ -39,7 +39,7 @@ class Draws {
   std::uint64_t next_ = 0;
 };
 
-/// Steps up to `last`, then a save, under one layout.
+/// Steps up to `last` and a save, under one layout.
 struct Leg {
   int ranks = 1;
   const char* backend = "self";
@@ -47,7 +47,7 @@ struct Leg {
   int ranks_per_group = 0;  ///< 0: all
   bool overlap = true;
   int prefetch_units = 1;
-  int ranks_per_node = 0;  ///< > 0: by messages between nodes of so many ranks
+  int ranks_per_node = 0;  ///< > 0: messages between nodes of this number of ranks
   model::Recompute recompute = {};
   std::int64_t blocks_in_unit = 1;
   bool staged = false;
@@ -80,7 +80,7 @@ model::Config random_model(Draws& draw) {
   return config;
 }
 
-/// Tensors that are not trained, in every other deck.
+/// Tensors that are not trained, in every second deck.
 std::vector<std::string> random_freeze(Draws draw, const std::string& arch) {
   if (draw.coin()) return {};
   const std::vector<std::string> patterns = {
@@ -151,7 +151,7 @@ std::string described(const RandomDeck& deck) {
   return text;
 }
 
-/// Bits, so that NaNs are equal to themselves and -0 is not 0.
+/// Bits are compared, so that NaNs are equal to themselves and -0 differs from 0.
 using Bits = std::vector<std::uint64_t>;
 
 void add_bits(Bits& all, const tests::TinyResult& result) {
@@ -161,7 +161,7 @@ void add_bits(Bits& all, const tests::TinyResult& result) {
   }
 }
 
-/// Of any magnitude and sign; every eighth element is -0 in all granules, and so must their sum be.
+/// An addend of any magnitude and sign. Every eighth element is -0 in all granules, so its sum must be -0 too.
 float addend_at(std::int64_t granule, int tensor, std::int64_t index) {
   if (index % 8 == 0) return -0.0F;
   const auto bits =
@@ -170,7 +170,8 @@ float addend_at(std::int64_t granule, int tensor, std::int64_t index) {
   return bits.x[2] % 2 == 0 ? magnitude : -magnitude;
 }
 
-/// A step's reduced gradient and its norm, of addends as above. Idle ranks' addends are none of the sum. Collective.
+/// A step's reduced gradient and its norm, of the addends above. The sum must not include idle ranks' addends.
+/// Collective.
 std::string sums_of_addends(TinyTraining& training, const TinyRun& run) {
   distributed::Communicator& comm = training.engine().comm();
   const ParameterTable& table = training.engine().parameters();
@@ -208,7 +209,7 @@ std::string sums_of_addends(TinyTraining& training, const TinyRun& run) {
   return bytes;
 }
 
-/// What is compared at the end of a run.
+/// The results that are compared at the end of a run.
 struct End {
   Bits evaluation;
   std::string weights, sums;
@@ -225,7 +226,7 @@ End end_of(TinyTraining& training, const TinyRun& run) {
   return end;
 }
 
-/// What one rank gives that never stops.
+/// The results of an uninterrupted run on one rank.
 struct Reference {
   Bits steps;
   End end;
@@ -242,8 +243,8 @@ Reference reference_of(const TinyRun& run) {
   return reference;
 }
 
-/// Goes on from the folder `from` ("": from the beginning) to the leg's last step, and saves in `run_folder`.
-/// Rank 0, which the reference ran on, compares.
+/// Continues from the folder `from` ("": from the beginning) to the leg's last step, and saves in `run_folder`. Rank 0,
+/// which has the reference, compares.
 void take_leg(TinyRun run, const Leg& leg, std::int64_t first, const std::string& from, const std::string& run_folder,
               const Reference& reference, const distributed::Mesh& mesh, const distributed::Ranks& ranks) {
   distributed::Communicator& comm = mesh.all();
@@ -263,7 +264,7 @@ void take_leg(TinyRun run, const Leg& leg, std::int64_t first, const std::string
   if (leg.last == run.steps) {
     const End end = end_of(training, run);
     if (comm.rank() == 0) {
-      CHECK((end.weights == reference.end.weights));  // bytes, which nobody reads
+      CHECK((end.weights == reference.end.weights));  // double parentheses: Catch2 does not print the bytes
       CHECK(end.evaluation == reference.end.evaluation);
       CHECK((end.sums == reference.end.sums));
       CHECK(end.loss_scale == reference.end.loss_scale);
@@ -277,7 +278,7 @@ void take_leg(TinyRun run, const Leg& leg, std::int64_t first, const std::string
                                       .tokenizer = "none",
                                       .loss_scale = training.engine().loss_scaler().state()};
     saver.begin({std::make_shared<io::HeldFolder>(run_folder, nullptr), record, {}, 0});
-    add_bits(steps, training.result_of_steps(leg.last + 1, leg.last + 1));  // beside the writing, where that is staged
+    add_bits(steps, training.result_of_steps(leg.last + 1, leg.last + 1));  // during the save if it is staged
     const auto report = saver.wait();
     REQUIRE(report);
     REQUIRE(!report->problem);

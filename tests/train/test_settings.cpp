@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_settings.cpp: what a deck means on a number of ranks.
+// test_settings.cpp: the settings that follow from a deck and a number of ranks.
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 
@@ -83,7 +83,7 @@ TEST_CASE("zero.bucket_mib: as many blocks in a unit as fit, of equal numbers, i
   CHECK(blocks("12", "none") == 1);
   CHECK(blocks("24", "none") == 1);
   CHECK(blocks("24.2", "none") == 2);
-  CHECK(blocks("61", "none") == 4);  // 5 fit: 3 units either way
+  CHECK(blocks("61", "none") == 4);  // 5 fit; with 4 or 5 blocks per unit there are 3 units
   CHECK(blocks("1000", "none") == 12);
   CHECK(blocks("61", "full") == 4);
   CHECK(blocks("61", "3") == 3);
@@ -128,7 +128,7 @@ TEST_CASE("a warm-up or decay beyond the last step is clamped, and a note says s
   deck.run.epochs = 1000000;
   CHECK(schedule().warmup_steps == 1000);
   deck.run.epochs = 1;
-  CHECK(train::settings_of(deck, 1, 16, 0).steps == 1);  // planning: how much data there is is not known
+  CHECK(train::settings_of(deck, 1, 16, 0).steps == 1);  // planning: the number of samples is unknown
 }
 
 TEST_CASE("a refusal of a value that the deck does not give says where the value comes from") {
@@ -217,7 +217,7 @@ TEST_CASE("a key that changes bits is named on resume, whichever it is, with bot
   }
   CHECK(changes({"optim.lr=5e-4"}) == std::vector<std::string>{"optim.lr is 5e-4 and was 0.002 at step 120"});
   CHECK(changes({"checkpoint.every=5", "log.every=1", "run.dir=elsewhere", "train.recompute=full"}).empty());
-  // The end of a cosine, extended; a rate that is constant does not depend on the run's length.
+  // An extended run changes the end of a cosine. A constant rate does not depend on the run's length.
   const auto longer = changes({"run.steps=130"});
   REQUIRE(longer.size() == 1);
   CHECK(longer[0].starts_with("run.steps is 130 and was 120 at step 120: the learning rate rises again, from "));

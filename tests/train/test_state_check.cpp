@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_state_check.cpp: random single-bit flips on one rank, each in a run of its own: found or not, by where it lies.
-//   KOZERO_FLIPS=1000 (the target memory_flips): that many, with a table; otherwise a sample
-// A flip between two steps lies in what rests; others are made within a step: a gradient between micro-steps (when data
-// are read) or reduced (when the norm is gathered), a gathered copy when it has come, an addend before it is sent.
+// test_state_check.cpp: random single-bit flips on one rank, one per run: whether run.check_every finds them, by place.
+//   KOZERO_FLIPS=1000 (the target memory_flips): 1000 flips, with a table; default: a sample
+// A flip between two steps is in state that rests. Other flips are made within a step: in a gradient between
+// micro-steps (when data are read), in a reduced gradient (when the norm is gathered), in a gathered copy after its
+// gather, in an addend before it is sent.
 #include <bit>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdlib>
@@ -45,7 +46,7 @@ void flip_in(const Vector<T>& values, std::mt19937_64& random) {
            random);
 }
 
-/// Calls back from within a step.
+/// Callbacks from within a step.
 class Meddling final : public distributed::CommunicatorDecorator {
  public:
   using CommunicatorDecorator::CommunicatorDecorator;
@@ -87,7 +88,7 @@ class Meddling final : public distributed::CommunicatorDecorator {
   std::vector<Gather> under_way_;
 };
 
-/// Samples that call back when they are read.
+/// Samples that call a function when they are read.
 class WatchedSamples final : public data::SampleSource {
  public:
   explicit WatchedSamples(const data::SampleSource& inner) : inner_(inner) {}
@@ -111,7 +112,7 @@ struct Trial {
   int rank = 1;  ///< whose bit flips
 };
 
-/// One run of three steps, one of whose ranks has one bit flipped in or before the second.
+/// One run of three steps; one bit of one rank is flipped in or before the second step.
 class Run {
  public:
   Run(const Trial& trial, const distributed::Ranks& ranks)
@@ -132,7 +133,7 @@ class Run {
     engine_.train_on(sampler_, source_, TinyTraining::settings(run_, comm_.size()).step);
   }
 
-  /// The error's text, "" where the flip was not found.
+  /// The error's text; "" if the flip was not found.
   std::string found() {
     engine_.step(1);
     if (comm_.rank() == trial_.rank) arm();
@@ -159,14 +160,14 @@ class Run {
     comm_.at_gathered = comm_.at_reduction = nullptr;
     source_.at_read = nullptr;
   }
-  /// An index of an array that is not empty on this rank.
+  /// The index of an array that is not empty on this rank.
   template <class ExtentOf>
   std::size_t any_of(std::size_t count, const ExtentOf& extent_of) {
     std::size_t index = random_() % count;
     while (extent_of(index) == 0) index = random_() % count;
     return index;
   }
-  /// The reduced gradients that this rank updates by.
+  /// The reduced gradients with which this rank updates.
   std::vector<Vector<const float>> gradients() {
     std::vector<Vector<const float>> all;
     training_.with_state([&](auto& state) {
@@ -207,7 +208,7 @@ void Run::arm() {
     case Where::moments:
       once([&] { flip_at_rest(); });
       break;
-    case Where::resting_gradient:  // of a block, whose reduction has ended; the embedding's may be under way
+    case Where::resting_gradient:  // of a block: its reduction has ended; the embedding's may be under way
       source_.at_read = [this] {
         const int first_of_second = static_cast<int>(run_.global_batch) / comm_.size() / 2;
         if (reads_++ == first_of_second) once([&] { flip_gradient(1); });
@@ -229,7 +230,7 @@ void Run::arm() {
   }
 }
 
-/// What there is to flip under a stage.
+/// The places of flips under a stage.
 std::vector<Where> cases_of(int stage) {
   std::vector<Where> all = {Where::weights, Where::moments, Where::resting_gradient, Where::reduced_gradient};
   if (stage == 3) all.push_back(Where::gathered_copy);
@@ -241,13 +242,14 @@ Trial random_trial(std::mt19937_64& random) {
   trial.precision = random() % 2 == 0 ? Precision::f32 : Precision::bf16;
   const auto cases = cases_of(trial.stage);
   trial.where = cases[random() % cases.size()];
-  // Between micro-steps stage 0 rests a whole gradient where each rank adds its own up.
+  // In stage 0 a whole gradient rests between micro-steps, but only with local accumulation.
   const bool local = trial.stage == 0 || (trial.stage == 1 && random() % 2 == 0);
   if (local) trial.accumulation = zero::Accumulation::local;
   return trial;
 }
 
-/// Whether the error says on which rank the bit flipped; of two that differ nobody knows which is right.
+/// Whether the error names the rank with the flipped bit. If two replicas differ, it names both, since either may be
+/// wrong.
 bool names(const std::string& text, int rank, int ranks) {
   return text.find("on rank " + std::to_string(rank) + " ") != std::string::npos ||
          (ranks == 2 && text.find(" differs between rank 0 and rank 1") != std::string::npos);
@@ -259,7 +261,7 @@ TEST_CASE("every flip in weights, moments, resting gradients and gathered copies
   const char* asked = std::getenv("KOZERO_FLIPS");
   const int flips = asked == nullptr ? 40 : std::atoi(asked);
   std::mt19937_64 random(2024);
-  std::map<std::pair<Where, int>, std::pair<int, int>> table;  // found, of
+  std::map<std::pair<Where, int>, std::pair<int, int>> table;  // (found, all)
   tests::on_first_ranks(std::min(3, test::world_size()), "mpi",
                         [&](distributed::Communicator& comm, const distributed::Ranks& ranks) {
                           if (comm.size() == 1) return;

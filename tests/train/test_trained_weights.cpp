@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_trained_weights.cpp: which run a path names.
+// test_trained_weights.cpp: the run, checkpoint or weights file that a path names.
 #include <catch2/catch_test_macros.hpp>
 
-#include <io/scratch_folder.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/train/run_files.hpp>
+#include <support/scratch_folder.hpp>
 #include "io/checkpoint/checkpoint.hpp"
 #include "io/checkpoint/weights_file.hpp"
 
@@ -20,7 +20,7 @@ std::string deck_in(const std::string& folder) {
          "data.synthetic = true\ntrain.global_batch = 1\n";
 }
 
-void put_run(const io::ScratchFolder& scratch, const std::string& name, bool finished) {
+void put_run(const tests::ScratchFolder& scratch, const std::string& name, bool finished) {
   scratch.put(name + "/deck.toml", deck_in(scratch / name));
   if (finished) scratch.put(name + "/weights.h5", "");
 }
@@ -28,7 +28,7 @@ void put_run(const io::ScratchFolder& scratch, const std::string& name, bool fin
 }  // namespace
 
 TEST_CASE("a folder, a file in it and its own deck name that run; the user's deck names its newest finished one") {
-  const io::ScratchFolder scratch("trained");
+  const tests::ScratchFolder scratch("trained");
   const std::string deck = scratch.put("my.toml", deck_in(scratch / "run"));
   CHECK_THROWS_AS(train::find_run(deck), Error);
   put_run(scratch, "run", true);
@@ -47,7 +47,7 @@ TEST_CASE("a folder, a file in it and its own deck name that run; the user's dec
 }
 
 TEST_CASE("a bare file name lies in the folder one is in") {
-  const io::ScratchFolder scratch("trained_here");
+  const tests::ScratchFolder scratch("trained_here");
   put_run(scratch, "run", true);
   const fs::path before = fs::current_path();
   fs::current_path(scratch / "run");
@@ -57,8 +57,8 @@ TEST_CASE("a bare file name lies in the folder one is in") {
 
 namespace {
 
-/// A checkpoint as far as finding it goes: its manifest.
-void put_checkpoint(const io::ScratchFolder& scratch, const std::string& run, std::int64_t step) {
+/// A checkpoint that can be found: only its manifest.
+void put_checkpoint(const tests::ScratchFolder& scratch, const std::string& run, std::int64_t step) {
   const std::string folder = fs::path(io::checkpoint_folder(run, step)).string();
   io::Manifest manifest;
   manifest.record.step = step;
@@ -77,7 +77,7 @@ void put_weights(const std::string& path, std::int64_t step) {
 }  // namespace
 
 TEST_CASE("a run's weights are those of the later step: its weights file or its newest checkpoint") {
-  const io::ScratchFolder scratch("trained_later");
+  const tests::ScratchFolder scratch("trained_later");
   scratch.put("run/deck.toml", deck_in(scratch / "run"));
   put_checkpoint(scratch, "run", 4);
   put_checkpoint(scratch, "run", 8);
@@ -95,7 +95,7 @@ TEST_CASE("a run's weights are those of the later step: its weights file or its 
 }
 
 TEST_CASE("a weights file may lie alone") {
-  const io::ScratchFolder scratch("trained_alone");
+  const tests::ScratchFolder scratch("trained_alone");
   scratch.put("w.h5", "");
   const auto files = train::find_run(scratch / "w.h5");
   CHECK(files.weights == scratch / "w.h5");

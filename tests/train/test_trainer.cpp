@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_trainer.cpp: what one step does to the weights: the schedule's rate, clipping, and nothing where a number is
-// bad.
+// test_trainer.cpp: the effect of one step on the weights: the schedule's rate, clipping, and no change if a number is
+// not finite.
 //   SGD without momentum and decay: |w_after - w_before| = lr * min(norm, grad_clip)
 #include <algorithm>
 #include <catch2/catch_approx.hpp>
@@ -72,7 +72,7 @@ TEST_CASE("a step that is interrupted between micro-steps leaves no bit behind, 
     MemoryLedger ledger;
     TinyTraining training(run, comm, ledger);
     const auto before = training.my_weights();
-    // A request that takes so long makes the step one of 2 s and more, which is not completed.
+    // The request takes so long that the step lasts more than 2 s. It is then interrupted.
     const std::chrono::duration<double> slow(2.2 / static_cast<double>(run.global_batch / comm.size() - 1));
     const auto interrupted = training.engine().step(1, [&] {
       std::this_thread::sleep_for(slow);
@@ -130,8 +130,7 @@ TEST_CASE("AdamW's number is the step's: how far a first update goes says which"
       const auto before = training.my_weights();
       training.engine().step(step);
       const auto after = training.my_weights();
-      // m / c1 over the root of v / c2, of one gradient g far above eps: (1 - b1) / (1 - b1^t) sqrt((1 - b2^t) / (1 -
-      // b2))
+      // (m / c1) / sqrt(v / c2) after one gradient g far above eps: (1 - b1) / (1 - b1^t) sqrt((1 - b2^t) / (1 - b2))
       const double t = static_cast<double>(step);
       const double moved = 0.01 * 0.1 / (1.0 - std::pow(0.9, t)) * std::sqrt((1.0 - std::pow(0.999, t)) / 0.001);
       double farthest = 0.0;
@@ -249,7 +248,7 @@ TEST_CASE("a gradient that overflows under a finite loss is caught by the norm")
 
 namespace {
 
-/// The gradient of step 1, by what plain SGD does with it.
+/// The gradient of step 1, from the change of the weights by plain SGD.
 std::vector<float> gradient_in(Precision precision, const train::LossScaler& scaler, distributed::Communicator& comm) {
   MemoryLedger ledger;
   TinyTraining training({.model = tests::tiny_llama(),
@@ -279,7 +278,7 @@ TEST_CASE("gradients in fp16 are f32's within some of its roundings where the sc
     };
     CHECK(error(train::LossScaler::fixed(0x1p10)) < 4.0 * 0x1p-11);
     CHECK(error(train::LossScaler::dynamic(2000)) < 4.0 * 0x1p-11);
-    CHECK(error(train::LossScaler::fixed(0x1p-16)) > 0.1);  // most lie below the least subnormal
+    CHECK(error(train::LossScaler::fixed(0x1p-16)) > 0.1);  // most gradients are below the smallest subnormal number
   });
 }
 

@@ -57,7 +57,7 @@ inline model::Config tiny_qwen2() {
   config.arch = "qwen2";
   return config;
 }
-/// Wide heads, and RoPE stretched within the window.
+/// Wide heads, and RoPE scaling that changes angles within the window.
 inline model::Config tiny_qwen3() {
   model::Config config = tiny_llama();
   config.arch = "qwen3";
@@ -68,8 +68,8 @@ inline model::Config tiny_qwen3() {
 
 using Kind = MemorySource::Kind;
 
-/// State in files in the working directory, or as a GPU's run has it in the host's memory: an update goes through
-/// `bytes` of memory, a few elements at a time. A GPU reaches no file: there both kinds are the host's memory.
+/// Offloaded state: in files in the working directory, or in the host's memory as in a GPU run. An update goes through
+/// `bytes` of memory, a few elements at a time. A GPU cannot access files: there both kinds are the host's memory.
 inline train::Offload offloaded_to(Kind kind, bool parameters, std::int64_t bytes = std::int64_t{64} << 10) {
   if (!kHostIsDevice) kind = Kind::host;
   return {.optimizer = kind, .parameters = parameters ? kind : Kind::device, .folder = ".", .bytes = bytes};
@@ -80,7 +80,7 @@ struct TinyRun {
   Precision precision = Precision::f32;
   int stage = 0;
   zero::Accumulation accumulation = zero::Accumulation::ordered;
-  int micro_steps = 1;           ///< with micro_batch 0: on the ranks it runs on
+  int micro_steps = 1;           ///< with micro_batch 0: on the run's number of ranks
   std::int64_t micro_batch = 0;  ///< sequences of a granule
   std::int64_t global_batch = 5;
   std::int64_t num_samples = 12;
@@ -108,8 +108,8 @@ struct TinyResult {
   bool operator==(const TinyResult&) const = default;
 };
 
-/// The bytes of a unit's tensors, or of those that are trained, one after another: what lies between them depends on
-/// what is a unit.
+/// The bytes of a unit's tensors (of_trained: of the trained ones), one after another, without the pads between them,
+/// which depend on the division into units.
 inline std::string without_pads(const ParameterTable& table, int unit, const std::string& floats,
                                 bool of_trained = false) {
   std::string bytes;
@@ -121,7 +121,7 @@ inline std::string without_pads(const ParameterTable& table, int unit, const std
   return bytes;
 }
 
-/// A run put together as the program does it.
+/// A run, assembled as in the program.
 class TinyTraining {
  public:
   TinyTraining(const TinyRun& run, const distributed::Mesh& mesh, MemoryLedger& ledger)
@@ -186,7 +186,7 @@ class TinyTraining {
     return values;
   }
 
-  /// The tensors of one unit after another: the same bytes on any number of ranks, whatever is a unit. Collective.
+  /// The tensors of all units, one after another: the same bytes on any number of ranks and with any units. Collective.
   [[nodiscard]] std::string all_weights() {
     const auto& master = engine_->master();
     std::string bytes;
@@ -202,7 +202,7 @@ class TinyTraining {
 
   train::Engine& engine() { return *engine_; }
   const NoiseSamples& source() const { return source_; }
-  /// call(zero::ShardedState<Scalar>&), of the run's precision.
+  /// Calls call(zero::ShardedState<Scalar>&), with the Scalar of the run's precision.
   template <class Call>
   void with_state(const Call& call) {
     with_stored_type(run_.precision,

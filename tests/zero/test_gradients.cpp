@@ -30,7 +30,7 @@ const std::vector<Kind> kKinds = {{Placement::replicated, Accumulation::local},
                                   {Placement::partial, Accumulation::ordered},
                                   {Placement::sharded, Accumulation::ordered}};
 
-/// Small whole numbers, so that every order of adding gives the same float.
+/// Small integers, so that every order of addition gives the same float.
 float addend_at(int step, int micro_step, int rank, std::int64_t index) {
   return static_cast<float>((step * 31 + micro_step * 7 + rank * 3 + index) % 11 - 5);
 }
@@ -105,7 +105,7 @@ TEST_CASE("shards hold the sum over ranks and micro-steps of their step alone, a
 TEST_CASE(
     "ordered: every element is the left fold over granules, whatever the number of ranks and of those with work") {
   const auto table = tests::tiny_table();
-  const auto value = [](std::int64_t granule, std::int64_t index) {  // whose sum depends on the order
+  const auto value = [](std::int64_t granule, std::int64_t index) {  // the sum of these values depends on the order
     return std::ldexp(static_cast<float>((granule * 37 + index * 11) % 101 - 50) / 3.0F, static_cast<int>(granule % 7));
   };
   for (const auto placement : {Placement::replicated, Placement::partial, Placement::sharded}) {
@@ -153,7 +153,7 @@ TEST_CASE("lookups of a tied vocabulary's block have a fold of their own, added 
     row.overwritten = true;
     table.add(row);
   }
-  const auto value = [](std::int64_t granule, std::int64_t index) {  // whose sum depends on the order
+  const auto value = [](std::int64_t granule, std::int64_t index) {  // the sum of these values depends on the order
     return std::ldexp(static_cast<float>((granule * 37 + index * 11) % 101 - 50) / 3.0F, static_cast<int>(granule % 7));
   };
   for (const auto& kind : kKinds) {
@@ -174,7 +174,7 @@ TEST_CASE("lookups of a tied vocabulary's block have a fold of their own, added 
             const auto [addend, begins] = gradients.addend(number);
             for (std::int64_t i = 0; i < 130; ++i) {
               const float now = comm->rank() < busy ? value(granule + (lookups ? 100 : 0), i + unit) : 0.0F;
-              addend(i) = lookups || !begins ? addend(i) + now : now;  // lookups find zeros, or the sum so far
+              addend(i) = lookups || !begins ? addend(i) + now : now;  // lookups add to zeros or to the sum so far
             }
             gradients.ready(number);
           }

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_step_schedule.cpp: the order in which a step starts, waits for and hands back its collectives, by a communicator
-// that writes it down and moves nothing.
-//   g r  a gather, a reduction is started   w d  it is waited for   q c  its arguments are taken back   [..] a kernel
+// test_step_schedule.cpp: the order in which a step starts its collectives, waits for them and waits until their
+// arguments are reusable, recorded by a communicator that moves no data. Letters for a gather, a reduction:
+//   g r  start   w d  wait   q c  wait until reusable   [..] a kernel
 // Units: 0 the embedding, 1 to 3 blocks of one slot, 4 the head, which reads the embedding too.
 #include <catch2/catch_test_macros.hpp>
 
@@ -20,7 +20,8 @@ ParameterTable five_units() {
   const std::vector<int> slots = {0, 1, 1, 1, 2};
   for (std::size_t unit = 0; unit < slots.size(); ++unit) {
     table.add_unit("unit " + std::to_string(unit), slots[unit]);
-    table.add(tests::vector_row("weight", 64 * (static_cast<std::int64_t>(unit) + 1)));  // told apart by their extents
+    table.add(tests::vector_row("weight",
+                                64 * (static_cast<std::int64_t>(unit) + 1)));  // units are identified by their extents
   }
   return table;
 }
@@ -59,7 +60,7 @@ class WritingCommunicator final : public distributed::Communicator {
   }
 };
 
-/// A training step of one micro-step as the decoder makes it, until its gradients are finished; its events.
+/// The events of a training step of one micro-step in the decoder's order, until its gradients are finished.
 std::string events_of_step(zero::ShardedState<float>& state, WritingCommunicator& comm) {
   comm.events.clear();
   state.gradients().begin_micro_step({});

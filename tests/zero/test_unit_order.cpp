@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_unit_order.cpp: what follows which unit in a pass.
+// test_unit_order.cpp: the units that follow each unit in a pass.
 #include <catch2/catch_test_macros.hpp>
 
 #include <kozero/zero/gathered_units.hpp>
@@ -18,7 +18,7 @@ void add_unit(ParameterTable& table, int slot, VocabularyUse vocabulary = Vocabu
   table.add(tests::vector_row(name, 64));
 }
 
-/// An embedding, so many blocks, and a head.
+/// An embedding, `blocks` blocks, and a head.
 ParameterTable decoder_of(int blocks) {
   ParameterTable table;
   add_unit(table, 0);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_weights_of_ranks.cpp: what acquire shows after shards were filled, changed and published.
+// test_weights_of_ranks.cpp: the weights that acquire returns after shards were filled, changed and published.
 #include <bit>
 #include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -92,7 +92,7 @@ TEMPLATE_TEST_CASE("rounded shards that were written beside the master are share
     zero::Weights<TestType> weights(table, *comm, {stored, Placement::sharded}, ledger);
     weights.publish();
     for (int unit = 0; unit < table.num_units(); ++unit) {
-      weights.acquire(unit);  // what is gathered before must not stay
+      weights.acquire(unit);  // this gathered copy must not stay
       weights.release(unit);
     }
     for (const auto& range : weights.master().layout().shards()) {

@@ -20,6 +20,8 @@
 
 namespace kozero {
 
+inline constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+
 enum class Memory : int {
   parameters,
   gradients,

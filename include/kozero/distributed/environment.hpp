@@ -37,8 +37,6 @@ class Ranks {
 /// This process's rank: MPI's rank, or before MPI is initialized the rank in the launcher's variables, else 0. For
 /// messages printed before MPI is initialized, or by a thread that must not call MPI.
 int known_rank();
-/// Sets MPI's rank, which known_rank() returns from now on.
-void set_rank(int rank);
 
 /// The value of an environment variable, or nullptr, as std::getenv.
 using Variables = std::function<const char*(const char* name)>;

@@ -3,7 +3,7 @@
 // layer.hpp: the inputs common to all layers (the batch's shape, scratch memory, parts of matrices) and the interface
 // of a sublayer.
 //   y = x + dropout(branch(norm(x)))          x, y (N, C),  N = batch * positions
-// A transformer block is a list of sublayers whose tensors lie in one unit.
+// A transformer block is a list of sublayers. Their tensors are in one unit.
 #pragma once
 #include <cstddef>
 
@@ -15,9 +15,8 @@
 
 namespace kozero::model {
 
-// The sequences of one pass through the network.
-//   N = batch * positions rows; row n is position n % positions of sequence n / positions
-
+/// The sequences of one pass through the network: N = batch * positions rows. Row n is position n % positions of
+/// sequence n / positions.
 struct Pass {
   Device space;
   std::int64_t batch = 0;                  ///< B
@@ -31,27 +30,23 @@ struct Pass {
   [[nodiscard]] Scratch scratch() const { return Scratch(scratch_memory); }
 };
 
-// Views of row-major matrices, without a copy.
-//   rows(a, first, count): rows [first, first + count)     flat(a): all elements as one vector
-
+/// Rows [first, first + count) of a row-major matrix, without a copy.
 template <class T, class Memory>
 Matrix<T, Memory> rows(const Matrix<T, Memory>& a, std::int64_t first, std::int64_t count) {
   return Matrix<T, Memory>(a.data() + first * static_cast<std::int64_t>(a.extent(1)), static_cast<std::size_t>(count),
                            a.extent(1));
 }
 
+/// All elements of a row-major matrix as one vector, without a copy.
 template <class T, class Memory>
 Vector<T, Memory> flat(const Matrix<T, Memory>& a) {
   return Vector<T, Memory>(a.data(), a.extent(0) * a.extent(1));
 }
 
-// Half of a transformer block: one branch of the residual stream.
-//   y = x + dropout(branch(norm(x)))          x, y (N, C)
-// A block is a list of sublayers whose tensors lie in one unit. Each object belongs to one layer and keeps that layer's
-// activations; temporaries are taken from the Pass's scratch. Generation uses reserve_cache and decode, which keep keys
-// and values and no activations. Sublayers of different blocks may share memory for activations; recompute must then
-// precede backward.
-
+/// Half of a transformer block: one branch of the residual stream. Each object belongs to one layer and keeps that
+/// layer's activations; temporaries are taken from the Pass's scratch. Generation uses reserve_cache and decode, which
+/// keep keys and values and no activations. Sublayers of different blocks may share memory for activations; recompute
+/// must then precede backward.
 template <class Scalar>
 class Sublayer {
  public:

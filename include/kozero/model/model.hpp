@@ -18,12 +18,6 @@
 
 namespace kozero::model {
 
-// The interface between the trainer and a network: parameters, loss with gradients, next-token logits.
-// A model is single-device code and reaches weights and gradients through ParameterAccess.
-//   order of use in forward_backward: embedding, block 0 ... block L-1, head (forward and backward at once),
-//   block L-1 ... block 0, embedding backward. gradient_ready is called once per unit, after its last contributor.
-// A batch of zero sequences makes the same calls to ParameterAccess and has a loss of 0.
-
 using kozero::Batch;
 
 /// The extents of a cache of keys and values.
@@ -47,6 +41,10 @@ struct Recompute {
   bool keeps_attention = false;  ///< attention's result and logsumexp are kept in each block
 };
 
+/// The interface between the trainer and a network. forward_backward uses the units in this order: embedding,
+/// block 0 ... block L-1, head (forward and backward at once), block L-1 ... block 0, embedding backward. It calls
+/// gradient_ready once per unit, after the unit's last contributor. A batch of zero sequences makes the same calls to
+/// ParameterAccess and has a loss of 0.
 template <class Scalar>
 class Model {
  public:

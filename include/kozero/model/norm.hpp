@@ -3,7 +3,8 @@
 // norm.hpp: the norms of a network: LayerNorm or RMSNorm of rows, and RMSNorm of query and key heads, with gradients.
 //   y = gamma * (x - mean) * rstd + beta      or      y = gamma * x * rstd         x, y (N, C)   gamma, beta (C)
 // Backward of a row norm adds into dx. Backward of both norms adds into the gradients of their parameters, unless all
-// of these are frozen.
+// of these are frozen. Both run on `space` and return without fencing.
+// Ba, Kiros, Hinton 2016, arXiv:1607.06450; Zhang, Sennrich 2019, arXiv:1910.07467.
 #pragma once
 #include <optional>
 
@@ -15,17 +16,13 @@
 
 namespace kozero::model {
 
-// A network's row norm: LayerNorm if it has a shift (beta), else RMSNorm.
-//   y = gamma * (x - mean) * rstd + beta      or      y = gamma * x * rstd         x, y (N, C)   gamma, beta (C)
-// Backward adds into dx and into the gradients of gamma and beta. Runs on `space`; returns without fencing.
-// Ba, Kiros, Hinton 2016, arXiv:1607.06450; Zhang, Sennrich 2019, arXiv:1910.07467.
-
 /// Statistics that forward stores for backward, one pair per row.
 struct RowStatistics {
   Vector<float> mean;  ///< (N); unused by RMSNorm
   Vector<float> rstd;  ///< (N)
 };
 
+/// A network's row norm: LayerNorm if it has a shift (beta), else RMSNorm.
 template <class Scalar>
 class Norm {
  public:
@@ -52,11 +49,9 @@ class Norm {
   std::optional<VectorRef> shift_;
 };
 
-// RMSNorm of each query and key head before RoPE, with one gain for queries and one for keys.
-//   y = qkv with every q and k head divided by its root mean square and times its gain       qkv, y (N, (H + 2 KV) D)
-// Backward replaces dy by the gradient of qkv in place and adds into both gains' gradients. It needs forward's input
-// qkv and forward's rstd (N, H + KV). Runs on `space`; returns without fencing.
-
+/// RMSNorm of each query and key head before RoPE, with one gain for queries and one for keys.
+///   y = qkv, but with each q and k head divided by its root mean square and times its gain    qkv, y (N, (H + 2 KV) D)
+/// Backward replaces dy by the gradient of qkv in place. It needs forward's input qkv and forward's rstd (N, H + KV).
 template <class Scalar>
 class QkNorm {
  public:

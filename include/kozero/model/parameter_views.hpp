@@ -42,9 +42,8 @@ struct VectorRef {
   }
 };
 
-// The tensors of a unit that is acquired, as layers read them. A layer names its tensors and knows no offset, so that a
-// layer with further tensors, in this or another unit, needs no other interface.
-
+/// The tensors of an acquired unit, as layers read them. A layer names its tensors and uses no offset, so a layer with
+/// further tensors, in this or another unit, needs no other interface.
 template <class Scalar>
 class WeightViews {
  public:
@@ -60,9 +59,8 @@ class WeightViews {
   Vector<const Scalar> unit_;
 };
 
-// Where backward adds the gradients of a unit's tensors (ParameterAccess). A frozen tensor has none: the layer leaves
-// the product out. A frozen unit has no memory.
-
+/// The gradients of a unit's tensors, to which backward adds (ParameterAccess). A frozen tensor has no gradient: the
+/// layer omits the product. A frozen unit has no memory.
 class GradientViews {
  public:
   /// `table` outlives the object.
@@ -76,7 +74,7 @@ class GradientViews {
   [[nodiscard]] bool wants(const VectorRef& tensor) const {
     return table_->is_trainable(unit_, tensor.offset, tensor.extent);
   }
-  /// No contribution was added yet: the first product of a matrix overwrites it.
+  /// Whether no contribution was added yet: the first product of a matrix then overwrites it.
   [[nodiscard]] bool begins() const { return gradient_.begins; }
 
   Matrix<float> operator[](const MatrixRef& tensor) const { return tensor.in(gradient_.values); }

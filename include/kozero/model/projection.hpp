@@ -63,16 +63,14 @@ class Projection {
   std::optional<VectorRef> bias_;
 };
 
-// The addition of a branch to the residual stream, and the gradient of the branch.
-//   join:  y = x + dropout(last(branch))          leave:  dbranch = dropout(dy), the same elements dropped
-// Without dropout, the branch's last projection adds x, and `leave` returns dy without a copy. Runs on the Pass's
-// space; returns without fencing.
-
+/// Adds a branch to the residual stream. Without dropout, the branch's last projection adds x. Runs on the Pass's
+/// space; returns without fencing, as does `leave`.
 template <class Scalar>
 void join(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, const Projection<Scalar>& last,
           Matrix<const Scalar> branch, const WeightViews<Scalar>& weights, std::uint64_t dropout_key);
 
-/// `dbranch` is memory for the result, used only with dropout; its extent may be zero otherwise.
+/// The gradient of the branch. `dbranch` is memory for the result, used only with dropout; its extent may be zero
+/// otherwise, and dy is returned without a copy.
 template <class Scalar>
 Matrix<const Scalar> leave(const Pass& pass, Matrix<Scalar> dbranch, Matrix<const Scalar> dy,
                            std::uint64_t dropout_key);

@@ -7,8 +7,6 @@
 
 namespace kozero::run {
 
-inline constexpr double kMiB = 1024.0 * 1024.0;
-
 /// "validation   loss 1.9 ..., perplexity ..., bits per byte ..."; `what` is the line's first word.
 std::string evaluation_line(double loss, const std::optional<double>& bytes_per_token,
                             const std::string& what = "validation");

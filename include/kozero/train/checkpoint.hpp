@@ -3,7 +3,9 @@
 // checkpoint.hpp: saving and loading a run's state, under any placement and rank count, while training goes on.
 //   saver.begin(order)   copies this rank's shards to host memory; a thread writes them on a communicator of its own
 //   saver.ended(comm)    after each step: whether the save is complete, on all ranks
-// The copy takes 4 (1 + optimizer states) bytes for each element that the rank owns: 12 P/n under AdamW.
+// The copy takes 4 (1 + optimizer states) bytes per element of the rank's shards: 12 P/n under AdamW, in every
+// placement. A save writes every rank's own shards, also of a replicated state. A load reads the elements that the rank
+// holds: whole units if the state is replicated. So the file does not depend on placement or rank count.
 #pragma once
 #include <future>
 #include <map>
@@ -25,9 +27,6 @@
 
 namespace kozero::train {
 
-// Ranges of units on the device (shards or whole units) and their copies on the host, for files.
-// On a host build the copies are the ranges' own memory, and fetch and store move nothing.
-
 /// Elements [begin, begin + values.extent(0)) of a unit.
 struct DeviceRange {
   int unit = 0;
@@ -35,6 +34,8 @@ struct DeviceRange {
   Vector<float> values;
 };
 
+/// Ranges of units on the device (shards or whole units) and their copies on the host, for files. On a host build the
+/// copies are the ranges' own memory, and fetch and store move nothing.
 class HostRanges {
  public:
   explicit HostRanges(std::vector<DeviceRange> ranges);
@@ -58,17 +59,14 @@ class HostRanges {
   std::vector<Mirror> host_;
 };
 
-// A host copy of the state that this rank writes,
-// so that training goes on during the write.
-//   bytes a rank = 4 (1 + optimizer states) * its shards of all units        12 P/n under AdamW, in every placement
-// The memory is taken once at start, on the threads that will fill it; capture() copies the state once.
-
 /// A group's name in the file and this rank's own shards of it.
 struct StateGroup {
   std::string name;  ///< "parameters", "optimizer/exp_avg"
   std::vector<DeviceRange> shards;
 };
 
+/// A host copy of the state that this rank writes, so that training goes on during the write. The memory is taken once
+/// at start, on the threads that will fill it.
 class Staging {
  public:
   /// Books the copy under Memory::staging; with a planning ledger no memory is taken. Throws Error(deck) if the copy on
@@ -88,12 +86,8 @@ class Staging {
   Kokkos::View<float*, Kokkos::SharedHostPinnedSpace> memory_;
 };
 
-// Saving and loading a run's state, under any placement and rank count.
-//   parameters, then the optimizer's states by name ("optimizer/exp_avg"), each a group of tensors
-// A save writes every rank's own shards, also of a replicated state. A load reads the elements that the rank holds:
-// whole units where the state is replicated. So the file does not depend on placement or rank count.
-
-/// The groups that this rank writes: its own shards, also of a replicated state, so that every element has one writer.
+/// The groups that this rank writes: parameters, then the optimizer's states by name ("optimizer/exp_avg"). Each has
+/// this rank's own shards, also of a replicated state, so that every element has one writer.
 std::vector<StateGroup> owned_state(const Engine& engine);
 
 /// The tensors that share their values: a tied embedding is also the head's matrix.
@@ -135,18 +129,9 @@ inline constexpr const char* kRankOrder = "rank order";
 /// number of samples.
 std::vector<std::string> changes_since(const io::CheckpointRecord& saved, const io::CheckpointRecord& mine);
 
-/// What makes a run unable to go on from a checkpoint: one text a difference, naming the key or the part of the model
+/// What makes a run unable to go on from a checkpoint: one text per difference, naming the key or the part of the model
 /// with both values.
 std::vector<std::string> disagreements(const io::CheckpointRecord& saved, const io::CheckpointRecord& mine);
-
-// Saves one checkpoint at a time, from a copy of the state while training goes on.
-//   saver.begin(order)      copies the state to staging; a saver thread writes it, on the saver's own communicator
-//   saver.ended(comm)       after each step: the report, once every rank has written
-//   saver.wait(comm, s)     the same, after waiting at most s seconds
-// The saver thread's own waits last while the ranks live (distributed/communicator.hpp), so that a slow disk does not
-// count as a lost rank. The training thread decides when a save takes too long. Without staging, begin() writes and
-// returns when the save is complete. Older checkpoints are pruned after the commit. The saver thread calls neither
-// Kokkos nor the training's communicator, and changes no bit of the training.
 
 struct SaveOrder {
   std::shared_ptr<const io::HeldFolder> run_folder;
@@ -167,6 +152,11 @@ struct SaveReport {
   std::optional<Error> problem = {};
 };
 
+/// Saves one checkpoint at a time. A saver thread writes the staged copy, on the saver's own communicator, while
+/// training goes on. Its waits last while the ranks live (distributed/communicator.hpp), so that a slow disk does not
+/// count as a lost rank. The training thread decides when a save takes too long. Without staging, begin() writes and
+/// returns when the save is complete. Older checkpoints are pruned after the commit. The saver thread calls neither
+/// Kokkos nor the training's communicator, and changes no bit of the training.
 class CheckpointSaver {
  public:
   /// `staging`: nullptr for synchronous saves. `comm`: the saver's own, for control messages alone.

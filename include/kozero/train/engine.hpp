@@ -97,9 +97,8 @@ enum class Use {
 struct Settings;
 class Staging;
 
-// A model and its weights. The interface hides the type of stored weights: src/train/evaluator.hpp implements it, and
-// its users see float.
-
+/// A model and its weights. The interface hides the type of stored weights: its users see float.
+/// src/train/evaluator.hpp implements it.
 class Evaluator {
  public:
   virtual ~Evaluator() = default;
@@ -126,8 +125,7 @@ class Evaluator {
   [[nodiscard]] virtual data::BatchLoader& loader() = 0;
 };
 
-// Training. Trainer<Scalar> (src/train/trainer.hpp) implements the interface.
-
+/// Training. Trainer<Scalar> (src/train/trainer.hpp) implements the interface.
 class Engine : public Evaluator {
  public:
   [[nodiscard]] virtual std::vector<optim::NamedState> optimizer_states() const = 0;

@@ -3,7 +3,6 @@
 // evaluation.hpp: the mean loss over a set of samples, computed by all ranks together, and the validation of a run.
 //   loss = sum over samples and tokens / number of tokens      perplexity = e^loss
 //   bits per byte = loss / ln 2 / (bytes per token)
-// Validation measures the loss every train.eval_every steps on the same samples each time.
 #pragma once
 #include <functional>
 #include <optional>
@@ -15,10 +14,6 @@
 #include <kozero/train/settings.hpp>
 
 namespace kozero::train {
-
-// The mean loss of a model over a set of samples, computed by all ranks together.
-//   loss = sum over samples and tokens / number of tokens      perplexity = e^loss
-//   bits per byte = loss / ln 2 / (bytes per token)
 
 struct Evaluation {
   double loss = 0.0;  ///< nats per token
@@ -39,14 +34,12 @@ std::optional<Evaluation> evaluate(Evaluator& evaluator, const data::SampleSourc
 /// equals i if count = total.
 std::int64_t spread_sample(std::int64_t i, std::int64_t count, std::int64_t total);
 
-// The loss on a run's validation data: the steps at which it is measured, the samples, and the printed text.
-//   after each train.eval_every-th step; with checkpoint.keep_best before each save of a run that goes on; at the end
-//   on train.eval_batches global batches of samples, spread evenly over the set: the same samples every time
-//   step 100: validation 5.9123 on 40,960 of 71,720 tokens
-
 /// Throws Error(deck) if checkpoint.keep_best needs validation data and the deck's data have none.
 void require_validation_data(const io::Deck& deck, const data::DataSet& data);
 
+/// The loss on a run's validation data, measured after each train.eval_every-th step, at the end and, with
+/// checkpoint.keep_best, before each save of a run that goes on. The samples are train.eval_batches global batches,
+/// spread evenly over the set: the same samples every time.
 class Validation {
  public:
   /// All arguments outlive the object.

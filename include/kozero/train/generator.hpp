@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // generator.hpp: continues token sequences with a model, one at a time or several at once with a cache.
 //   p = softmax(logits / temperature), kept to the top_k likeliest and to the smallest set of mass top_p, renormalized
-// Generator runs the whole window for every token: the reference for CachedGenerator, which caches keys and values.
+// Temperature 0 takes the likeliest token. top-p: Holtzman et al. 2020, arXiv:1904.09751. The model sees only the last
+// T tokens. Generator runs the whole window for every token: the reference for CachedGenerator, which caches keys and
+// values.
 #pragma once
 #include <functional>
 #include <span>
@@ -14,11 +16,6 @@
 
 namespace kozero::train {
 
-// Continues one token sequence, one token at a time, without a cache.
-//   p = softmax(logits / temperature), kept to the top_k likeliest and to the smallest set of mass top_p, renormalized
-// temperature 0 takes the likeliest token. The i-th random number is Philox of (seed, i), so the text does not depend
-// on the number of ranks. The model sees only the last T tokens. top-p: Holtzman et al. 2020, arXiv:1904.09751.
-
 struct Sampling {
   double temperature = 1.0;
   std::int64_t top_k = 0;  ///< 0: no limit
@@ -29,6 +26,8 @@ struct Sampling {
 /// The token that `uniform` in [0, 1) picks from the logits. Ties are ordered by token id.
 Token pick_token(std::span<const float> logits, const Sampling& sampling, double uniform);
 
+/// Continues one token sequence, one token at a time, without a cache. The i-th random number is Philox of (seed, i),
+/// so the text does not depend on the number of ranks.
 class Generator {
  public:
   /// Takes a context of T tokens and one row of logits. `vocab`: tokens that may be picked (a padded model has more).
@@ -47,14 +46,6 @@ class Generator {
   std::vector<Token> host_context_;
   std::vector<float> host_logits_;
 };
-
-// Continues several token sequences at once, with a cache of keys and values.
-//   prompt   blocks of at most kBlockRows tokens; the last block gives the logits of the first new token
-//   step     one new token of every active sequence, as the rows of one call of Evaluator::decode
-// When a sequence ends, the next prompt takes its slot. The model sees the last T = config().seq tokens: a sequence
-// that grows beyond T is cut to its last T tokens and rerun for each further token, as Generator does for every token.
-// Random numbers are Philox of (seed, token, sequence), so a text depends neither on the ranks nor on the rest of the
-// batch.
 
 /// A request for continuations. Each prompt has at least one token.
 struct GenerationOrder {
@@ -85,6 +76,12 @@ struct GenerationTimes {
   double step_s = 0.0;
 };
 
+/// Continues several token sequences at once, with a cache of keys and values.
+///   prompt   blocks of at most kBlockRows tokens; the last block gives the logits of the first new token
+///   step     one new token of every active sequence, as the rows of one call of Evaluator::decode
+/// When a sequence ends, the next prompt takes its slot. A sequence that grows beyond T = config().seq tokens is cut to
+/// its last T tokens and rerun for each further token, as Generator does for every token. Random numbers are Philox of
+/// (seed, token, sequence), so a text depends neither on the ranks nor on the rest of the batch.
 class CachedGenerator {
  public:
   static constexpr std::int64_t kBlockRows = kHostIsDevice ? 256 : 1024;

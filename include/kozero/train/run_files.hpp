@@ -37,11 +37,11 @@ void save_weights(const io::HeldFolder& folder, const Evaluator& evaluator, dist
 /// Fills every rank's shards and publishes them. Collective. Throws Error(input).
 io::WeightsDescription load_weights(const std::string& path, Evaluator& evaluator, distributed::Communicator& comm);
 
-// The meaning of a path, for every command that takes one.
-//   a folder  with manifest.json a checkpoint, with config.json and no deck.toml a Hugging Face model, else a run
-//   a file    state.h5: its checkpoint; a deck (.toml): the run whose weights are in the deck's folder, else the newest
-//             run in the deck's run.dir; any other: weights
-
+/// The meaning of a path, for every command that takes one.
+///   a folder  with manifest.json a checkpoint, with config.json and no deck.toml a Hugging Face model, else a run
+///   a file    state.h5: its checkpoint; a deck (.toml): the run whose weights are in the deck's folder, else the
+///   newest
+///             run in the deck's run.dir; any other: weights
 struct NamedPath {
   enum class Kind { nothing, run, checkpoint, weights_file, hugging_face };
   Kind kind = Kind::nothing;
@@ -70,10 +70,6 @@ enum class Which { latest, best };
 /// Throws Error(deck) saying what is missing and how to make it.
 RunFiles find_run(const std::string& path, Which which = Which::latest);
 
-// Reading a run beside its trainer, which removes older checkpoints.
-//   read_newest(comm, "runs/x", [&] { return source.path; }, [&] { load(source); }, [&] { source = find(); });
-// If reading fails and the checkpoint is not there any more, the next newest is found and read.
-
 /// The names of the checkpoints of the run that `path` names; "" if it names no run. Throws nothing. One process.
 std::string checkpoints_of(const std::string& path) noexcept;
 
@@ -95,7 +91,9 @@ auto find_beside_trainer(const std::string& path, const Find& find) {
 void require_removed(distributed::Communicator& comm, const std::string& path, const std::string& read, int attempt,
                      const Error& problem);
 
-/// Calls read(), then, while the checkpoint found() is removed meanwhile, find_next() and read() again. Collective.
+/// Reads a run's newest checkpoint while the run's trainer removes older ones.
+///   read_newest(comm, "runs/x", [&] { return source.path; }, [&] { load(source); }, [&] { source = find(); });
+/// Calls read(). If that fails and the checkpoint found() is gone, calls find_next() and reads again. Collective.
 template <class Found, class Read, class FindNext>
 void read_newest(distributed::Communicator& comm, const std::string& path, const Found& found, const Read& read,
                  const FindNext& find_next) {
@@ -109,13 +107,12 @@ void read_newest(distributed::Communicator& comm, const std::string& path, const
   }
 }
 
-// The point from which a run starts, by checkpoint.resume.
-//   none   from the beginning, in a new folder
-//   auto   from the newest complete checkpoint in run.dir, in that folder; without checkpoints, from the beginning;
-//          refused if all checkpoints are broken
-//   PATH   from a checkpoint, a run's newest checkpoint, or a weights file; continues the folder of PATH if it is
-//          run.dir, else starts a new folder
-
+/// The point from which a run starts, by checkpoint.resume.
+///   none   from the beginning, in a new folder
+///   auto   from the newest complete checkpoint in run.dir, in that folder; without checkpoints, from the beginning;
+///          refused if all checkpoints are broken
+///   PATH   from a checkpoint, a run's newest checkpoint, or a weights file; continues the folder of PATH if it is
+///          run.dir, else starts a new folder
 struct ResumePoint {
   std::string folder;                ///< the run's folder to continue; "": a new one
   std::string source;                ///< the checkpoint or weights file; "": from the beginning

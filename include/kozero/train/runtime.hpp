@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // runtime.hpp: the start of Kokkos with this rank's threads and GPU, and the tuned matrix products of run.tuning.
 // Threads are bound to the rank's share of the node's cores and flush denormals. On a GPU build rank r of a node gets
-// GPU r modulo their number. All ranks use rank 0's tuning file.
+// GPU r modulo the number of GPUs. All ranks use rank 0's tuning file.
 #pragma once
 #include <Kokkos_Core.hpp>
 #include <optional>
@@ -17,13 +17,6 @@
 
 namespace kozero::train {
 
-// The number of threads of a rank, and the CPUs to which each thread is bound.
-//   cores that k ranks may use alike are cut into k equal, contiguous shares; where each rank was given its own, k = 1
-//   threads = what was asked for, else one per core of the share
-// A rank's threads are bound to its share, and not each to a core: if another program uses a core, its thread can move
-// to one that is free. No thread is bound if there are more threads than cores, if OMP_PROC_BIND=false, or if OpenMP
-// has already bound the threads inside a launcher's share.
-
 /// The inputs to the placement, known before threads are created.
 struct Surroundings {
   std::vector<CpuSet> cores;   ///< cores that this process may use
@@ -33,6 +26,12 @@ struct Surroundings {
   std::string proc_bind = {};  ///< OMP_PROC_BIND, "" if it is not set
 };
 
+/// The number of threads of a rank, and the CPUs to which each thread is bound.
+///   share   = cores that k ranks may use alike, cut into k equal, contiguous parts; k = 1 if each rank has its own
+///   cores threads = the number that was asked for, else one per core of the share
+/// Each thread is bound to the whole share, not to one core: if another program uses a core, its thread can move to a
+/// free one. No thread is bound if there are more threads than cores, if OMP_PROC_BIND=false, or if OpenMP has already
+/// bound the threads inside a launcher's share.
 struct ThreadPlacement {
   int threads = 1;
   std::vector<CpuSet> cpus = {};  ///< by thread; empty: not bound here
@@ -42,11 +41,8 @@ struct ThreadPlacement {
 
 ThreadPlacement thread_placement(const Surroundings& surroundings);
 
-// Kokkos with this rank's threads, bound and flushing denormals, and on a GPU build with this rank's
-// GPU: rank r of a node has the GPU r modulo the number of GPUs.
-// Denormal moments slow AdamW tenfold, so every thread sets flush to zero (FTZ and DAZ; FZ on Arm). The flag is always
-// set, since results depend on it.
-
+/// Kokkos with this rank's threads and, on a GPU build, this rank's GPU. Denormal moments slow AdamW tenfold, so every
+/// thread sets flush to zero (FTZ and DAZ; FZ on Arm). The flag is always set, since results depend on it.
 class Runtime {
  public:
   /// `threads` of this rank; 0: OMP_NUM_THREADS, or else one per core of the rank's share.
@@ -66,9 +62,7 @@ class Runtime {
   std::optional<Kokkos::ScopeGuard> kokkos_;
 };
 
-// run.tuning: the matrix products of this process use a tuning file (io/deck/tuning_file.hpp).
-
-/// An empty tuning file for this device and library.
+/// An empty tuning file (io/deck/tuning_file.hpp) for this device and library.
 io::TuningFile tuning_of_this_device();
 
 /// Rank 0 reads the file named by run.tuning, and the products of all ranks use it. Without a file, products use the

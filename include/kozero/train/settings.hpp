@@ -15,9 +15,8 @@
 
 namespace kozero::train {
 
-//   global_batch = accumulate given: ranks * micro_batch * accumulate, otherwise the deck's, scaled by batch_scaling
-//   micro_steps  = ceil(ceil(global_batch / micro_batch) / ranks)       the same on all ranks
-
+///   global_batch = ranks * micro_batch * accumulate if accumulate is given, else the deck's, scaled by batch_scaling
+///   micro_steps  = ceil(ceil(global_batch / micro_batch) / ranks)       the same on all ranks
 struct BatchSizes {
   std::int64_t global_batch = 0;  ///< sequences per step over all ranks
   std::int64_t micro_batch = 0;   ///< sequences of a granule; a step's last granule may have fewer
@@ -39,7 +38,7 @@ distributed::CommunicatorOptions communicator_options(const io::Deck& deck);
 /// Whether the run uses GPUs: this is a GPU build, or the plan is for GPUs.
 bool runs_on_gpus(const io::Deck& deck);
 
-/// Ranks per node: Deck::ranks_per_node, or 8 where that is unknown.
+/// Ranks per node: Deck::ranks_per_node, or 8 if that is unknown.
 int assumed_ranks_per_node(const io::Deck& deck);
 
 /// Ranks per group by zero.shard_group, at most `num_ranks`. Throws Error(deck) unless `num_ranks` is a multiple of the
@@ -47,10 +46,10 @@ int assumed_ranks_per_node(const io::Deck& deck);
 int ranks_per_group(const io::Deck& deck, int num_ranks);
 
 /// The deck's network: the preset's shape, overridden by the given keys. `data_vocab` tokens (0: unknown) fill in a
-/// missing model.vocab. Throws Error(deck) where model.vocab is smaller than `data_vocab`.
+/// missing model.vocab. Throws Error(deck) if model.vocab is smaller than `data_vocab`.
 model::Config model_config(const io::Deck& deck, std::int64_t data_vocab);
 
-/// Where state is stored that does not fit into the device's memory.
+/// The memory for state that does not fit into the device's memory.
 struct Offload {
   MemorySource::Kind optimizer = MemorySource::Kind::device;   ///< the optimizer's states, and the master weights
   MemorySource::Kind parameters = MemorySource::Kind::device;  ///< the weights that the model reads
@@ -87,11 +86,10 @@ int units_held(const Settings& settings);
 /// beyond the last step is clamped.
 Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_vocab, std::int64_t num_samples);
 
-// The deck and the model's shape as a run's files store them: complete, so that the run's folder defines the model.
-
 inline constexpr const char* kRandom = "random";  ///< model.init for random initial weights
 
-/// The deck with the model's shape and the run's folder filled in, and with absolute paths.
+/// The deck as a run's files store it: with the model's shape and the run's folder filled in, and with absolute paths,
+/// so that the run's folder defines the model.
 io::Deck resolved_deck(io::Deck deck, const Settings& settings, const std::string& folder);
 
 /// The model's shape as JSON.

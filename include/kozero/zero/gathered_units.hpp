@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // gathered_units.hpp: the gathered copies of sharded units, and the order in which a pass reads the units.
 // acquire(u) waits for the gather of u and starts the gathers of the next units in that order. The units of a
-// slot share at most held + ahead buffers. A unit stays in its buffer until another unit needs the buffer.
+// slot share at most held + ahead buffers.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -19,13 +19,12 @@ struct GatherOrder {
   int held = 1;   ///< units of blocks that backward recomputes together and holds at once (model::Recompute)
 };
 
-// The order in which a pass reads the weights of its units, so that the next units can be gathered ahead.
-//   forward: embedding, blocks, head, in the table's order      backward: the blocks downwards, not the embedding
-// With groups of `held` units of blocks: backward reads the last group downwards, then each earlier group upwards and
-// only once, since its units stay held. Backward ends at the first unit that trains. With the vocabulary in blocks, the
-// head is followed by these blocks from the last to the first, and then from the first to the last (model/head.hpp).
-// The order is a prediction: a unit that was not gathered ahead is gathered when it is acquired.
-
+/// The order in which a pass reads the weights of its units, so that the next units can be gathered ahead.
+///   forward: embedding, blocks, head, in the table's order      backward: the blocks downwards, not the embedding
+/// With groups of `held` units of blocks: backward reads the last group downwards, then each earlier group upwards and
+/// only once, since its units stay held. Backward ends at the first unit that trains. With the vocabulary in blocks,
+/// the head is followed by these blocks from the last to the first, and then from the first to the last
+/// (model/head.hpp). The order is a prediction: a unit that was not gathered ahead is gathered when it is acquired.
 class UnitOrder {
  public:
   explicit UnitOrder(const ParameterTable& table, int held = 1);
@@ -46,16 +45,6 @@ class UnitOrder {
   std::size_t position_ = 0;
 };
 
-// The schedule of stage 3's gathers: when a unit's gather is started, waited for and dropped.
-//   acquire(u):             start the gather of u, unless u is gathered or under way  ->  wait for it
-//                           ->  start the gathers of the next ahead + held - 1 units in UnitOrder, except where the
-//                               buffer is held or its present unit is needed earlier
-//   release(u):             u stays in its buffer until another unit needs the buffer, so that u is not gathered twice
-//                           in a row
-//   wait_until_reusable():  returns when no peer reads this rank's shards any more: they may change
-//   drop():                 the shards have changed: every unit is gathered again
-// The schedule is the same on hosts and devices: only the communicator copies or waits.
-
 /// CommunicatorOptions::under_way for a run. A gather starts `prefetch_units` units before its wait, and each unit in
 /// between starts at most one gather and one reduction. The constant covers units acquired beside another unit and the
 /// gathers beside a micro-step's last reduction (ShardedState::acquire).
@@ -63,6 +52,15 @@ constexpr std::uint64_t collectives_under_way(int prefetch_units) {
   return 16 + 2 * static_cast<std::uint64_t>(prefetch_units);
 }
 
+/// The schedule of stage 3's gathers: when a unit's gather is started, waited for and dropped.
+///   acquire(u):             start the gather of u, unless u is gathered or under way  ->  wait for it
+///                           ->  start the gathers of the next ahead + held - 1 units in UnitOrder, except those whose
+///                               buffer is held or has a unit that is needed earlier
+///   release(u):             u stays in its buffer until another unit needs the buffer, so that u is not gathered twice
+///                           in a row
+///   wait_until_reusable():  returns when no peer reads this rank's shards any more: they may change
+///   drop():                 the shards have changed: every unit is gathered again
+/// The schedule is the same on hosts and devices: only the communicator copies or waits.
 template <class Scalar>
 class GatheredUnits {
  public:
@@ -70,7 +68,7 @@ class GatheredUnits {
   GatheredUnits(const ParameterTable& table, const distributed::DistributedArray<Scalar>& shards, GatherOrder order,
                 MemoryLedger& ledger);
 
-  /// All elements of the unit. Throws Error(internal) where another unit holds its buffer.
+  /// All elements of the unit. Throws Error(internal) if another unit holds its buffer.
   Vector<const Scalar> acquire(int unit);
   void release(int unit);
   /// The elements of a unit that was acquired and is not released yet.

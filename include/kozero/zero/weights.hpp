@@ -1,6 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // weights.hpp: a model's weights under a placement: the float master, and the array that the model reads.
+//   replicated: acquire(u) is a view of the array
+//   sharded:    acquire(u) all-gathers unit u, on the schedule of GatheredUnits
+// In f32 the master is the array that the model reads. For 16-bit weights the master is a separate array with the
+// optimizer state's placement, and publish() rounds the 16-bit array from the master.
 #pragma once
 #include <optional>
 #include <span>
@@ -17,12 +21,6 @@
 #include <kozero/zero/placement_row.hpp>
 
 namespace kozero::zero {
-
-// The parameters of all units, replicated or sharded, and the gathering of a unit before its use.
-//   replicated: acquire(u) is a view of the array
-//   sharded:    acquire(u) all-gathers unit u, on the schedule of GatheredUnits
-// The master is in float. In f32 the master is the array that the model reads. For 16-bit weights the master is a
-// separate array with the optimizer state's placement, and publish() rounds the 16-bit array from the master.
 
 /// The placements of the array that the model reads and of the master.
 struct WeightPlacements {
@@ -67,15 +65,15 @@ class Weights {
   Weights(const Weights&) = delete;  // gathered_ refers to stored_
   Weights& operator=(const Weights&) = delete;
 
-  /// All elements of the unit, valid until release. Throws Error(internal) where the unit or its buffer is held.
+  /// All elements of the unit, valid until release. Throws Error(internal) if the unit or its buffer is held.
   Vector<const Scalar> acquire(int unit);
   void release(int unit);
 
-  /// For initialization, the optimizer and checkpoints: shard(unit) and, where the master is replicated, full(unit) may
+  /// For initialization, the optimizer and checkpoints: shard(unit) and, if the master is replicated, full(unit) may
   /// be filled or updated in place. publish() then makes the change visible.
   [[nodiscard]] const distributed::DistributedArray<float>& master() const;
   /// The array that the model reads. Code that changes the master either writes the same elements here (shard(unit), or
-  /// full(unit) where the master is replicated), or calls publish().
+  /// full(unit) if the master is replicated), or calls publish().
   [[nodiscard]] const distributed::DistributedArray<Scalar>& stored() const { return stored_; }
 
   /// Returns when no peer reads this rank's shards any more, so that they may change.
@@ -88,12 +86,12 @@ class Weights {
   /// of it.)
   void share(const std::vector<int>& units);
 
-  /// The weights that the model reads, and the master where it is a separate array.
+  /// The weights that the model reads, and the master if it is a separate array.
   [[nodiscard]] std::vector<RestingArray> at_rest() const;
   /// From now on compares each gathered copy of sharded weights, at its release, with its owners' hashes: the hash of
   /// unit u's shard on rank r is owners[u * ranks + r]. An empty list ends the comparison. Costs waits for the device.
   void watch_copies(std::vector<std::uint64_t> owners);
-  /// The unit of the first copy that differed since watch_copies(), "" where none did.
+  /// The unit of the first copy that differed since watch_copies(), "" if none did.
   [[nodiscard]] const std::string& first_wrong_copy() const { return wrong_copy_; }
 
  private:

@@ -58,7 +58,7 @@ template <class Out, class In>
 void multiply_by_loops(const Device& space, const ProductShape& shape, Out* c, const In* a, const In* b,
                        const Epilogue<Out, In>& epilogue);
 
-/// The library of products (matmul_onednn.cpp): "oneDNN", or "loops" in a build without oneDNN.
+/// The library of products: "oneDNN" (matmul_onednn.cpp), or "loops" without oneDNN (matmul_onednn_absent.cpp).
 const char* library_name();
 /// Whether its bits depend on the number of threads.
 bool library_depends_on_threads();

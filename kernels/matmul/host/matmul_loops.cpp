@@ -11,7 +11,6 @@
 
 #include <kozero/core/precision.hpp>
 #include "kernels/matmul/host/matmul_host.hpp"
-#include "kernels/matmul/product_tuning.hpp"
 
 namespace kozero::kernels {
 namespace {
@@ -257,38 +256,14 @@ void multiply_on_this_thread(Block<float> out, Op op_a, Block<const float> a, Op
   }
 }
 
-#define KOZERO_INSTANTIATE_PRODUCT(name, Out, In) \
-  template void name<Out, In>(const Device&, const ProductShape&, Out*, const In*, const In*, const Epilogue<Out, In>&);
-#define KOZERO_INSTANTIATE(T)                             \
-  KOZERO_INSTANTIATE_PRODUCT(multiply_by_loops, float, T) \
-  KOZERO_INSTANTIATE_PRODUCT(multiply_by_loops, T, T)
-KOZERO_INSTANTIATE_PRODUCT(multiply_by_loops, float, float)
+#define KOZERO_INSTANTIATE_PRODUCT(Out, In)                                                                \
+  template void multiply_by_loops<Out, In>(const Device&, const ProductShape&, Out*, const In*, const In*, \
+                                           const Epilogue<Out, In>&);
+#define KOZERO_INSTANTIATE(T)          \
+  KOZERO_INSTANTIATE_PRODUCT(float, T) \
+  KOZERO_INSTANTIATE_PRODUCT(T, T)
+KOZERO_INSTANTIATE_PRODUCT(float, float)
 KOZERO_FOR_16_BIT_TYPES(KOZERO_INSTANTIATE)
 #undef KOZERO_INSTANTIATE
-
-#if !defined(KOZERO_HAS_ONEDNN)
-// In a build without oneDNN the loops are the library.
-
-template <class Out, class In>
-void multiply_by_library(const Device& space, const ProductShape& shape, Out* c, const In* a, const In* b,
-                         const Epilogue<Out, In>& epilogue) {
-  multiply_by_loops(space, shape, c, a, b, epilogue);
-}
-
-const char* library_name() { return "loops"; }
-
-bool library_depends_on_threads() { return false; }
-
-std::string product_library() { return "loops"; }
-
-std::string product_instructions() { return ""; }
-
-#define KOZERO_INSTANTIATE(T)                               \
-  KOZERO_INSTANTIATE_PRODUCT(multiply_by_library, float, T) \
-  KOZERO_INSTANTIATE_PRODUCT(multiply_by_library, T, T)
-KOZERO_INSTANTIATE_PRODUCT(multiply_by_library, float, float)
-KOZERO_FOR_16_BIT_TYPES(KOZERO_INSTANTIATE)
-#undef KOZERO_INSTANTIATE
-#endif
 
 }  // namespace kozero::kernels

@@ -74,7 +74,7 @@ void check_pointers(const Problem& problem, const Algorithm& algorithm, const Ar
   demand(at.d != at.a && at.d != at.b, "d is one of the operands");
 }
 
-/// By number. 1 is refused by the heuristic; a gradient of a bias has no split K.
+/// The algorithms by number. The heuristic refuses 1; products with a bias gradient have no split K.
 std::vector<std::uint64_t> algorithms_of(const Problem& problem, const Preference& preference) {
   std::vector<std::uint64_t> numbers = {0, 1};
   const bool in_float = (preference.reductions & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) != 0;

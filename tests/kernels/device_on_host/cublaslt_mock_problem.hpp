@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// cublaslt_mock_problem.hpp: a product as the mock of cuBLASLt gets it, and what the manual demands of its descriptors.
-//   d = epilogue(alpha op(a) op(b) + beta c)       column-major: element (i, j) lies at i + j * stride
+// cublaslt_mock_problem.hpp: a product's descriptors as the mock of cuBLASLt receives them, checked by the manual's
+// rules.
+//   d = epilogue(alpha op(a) op(b) + beta c)       column-major: element (i, j) is at i + j * stride
 #pragma once
 #include <cublasLt.h>
 
@@ -37,7 +38,7 @@ struct Preference {
 
 /// The words of a cublasLtMatmulAlgo_t.
 struct Algorithm {
-  std::uint64_t problem;  ///< hash of all that it was chosen for
+  std::uint64_t problem;  ///< hash of the problem for which it was chosen
   std::uint64_t number;
   std::uint64_t alignment[4];
   std::uint64_t auxiliary_alignment;  ///< of the auxiliary matrix and the bias
@@ -65,7 +66,7 @@ inline bool has_sums(std::uint32_t epilogue) {
   return epilogue == CUBLASLT_EPILOGUE_BGRADA || epilogue == CUBLASLT_EPILOGUE_BGRADB;
 }
 
-/// A product's descriptors, checked.
+/// A product's descriptors, after the checks.
 struct Problem {
   Operation operation;
   Layout a, b, c, d;

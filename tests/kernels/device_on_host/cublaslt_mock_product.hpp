@@ -147,7 +147,7 @@ class Computation {
   float* workspace_;
 };
 
-/// Runs the product when the stream comes to it (cuda_mock.cpp: at once).
+/// Runs the product when the stream reaches it (cuda_mock.cpp: at once).
 void compute(const Computation& computation, void* stream);
 
 }  // namespace kozero::cublaslt_mock

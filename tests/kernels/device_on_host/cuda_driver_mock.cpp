@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// cuda_driver_mock.cpp: a libcuda.so.1 without a GPU, as far as cuDNN needs it to compile a plan: kernels are "loaded"
-// and "found"; whatever would touch a GPU fails with CUDA_ERROR_NO_DEVICE. cuDNN looks all these names up before it
+// cuda_driver_mock.cpp: a libcuda.so.1 without a GPU, with which cuDNN can compile a plan: kernels are "loaded" and
+// "found"; calls that would use a GPU fail with CUDA_ERROR_NO_DEVICE. cuDNN looks all these names up before it
 // compiles. Handles are opaque and statuses are integers, so cuda.h is not needed; arguments that are not used are not
 // declared.
 
@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kSuccess = 0;
 constexpr int kNoDevice = 100;
-char loaded = 0;  // what a library or a kernel points to
+char loaded = 0;  // its address stands for libraries and kernels
 
 }  // namespace
 

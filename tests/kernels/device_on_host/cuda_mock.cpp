@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// cuda_mock.cpp: what the matrix product and its mock need of the CUDA runtime, on host memory and without streams.
+// cuda_mock.cpp: the functions of the CUDA runtime that the matrix product and its mock call, on host memory without
+// streams.
 #include <cuda_runtime_api.h>
 #include <cstdlib>
 

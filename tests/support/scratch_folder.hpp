@@ -9,7 +9,7 @@
 #include <iterator>
 #include <string>
 
-namespace kozero::io {
+namespace kozero::tests {
 
 class ScratchFolder {
  public:
@@ -28,7 +28,7 @@ class ScratchFolder {
   [[nodiscard]] std::string operator/(const std::string& name) const { return (path_ / name).string(); }
   [[nodiscard]] std::string path() const { return path_.string(); }
 
-  /// Writes a file and returns its path; folders in its name are made.
+  /// Writes a file and returns its path. Makes the folders in its name.
   std::string put(const std::string& name, const std::string& bytes) const {
     const auto path = path_ / name;
     std::filesystem::create_directories(path.parent_path());
@@ -45,4 +45,4 @@ inline std::string bytes_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-}  // namespace kozero::io
+}  // namespace kozero::tests

@@ -6,11 +6,11 @@
 
 #include <kozero/core/error.hpp>
 
-namespace kozero::io {
+namespace kozero::tests {
 
 struct Thrown {
   int status = 0;
-  std::string text;  ///< "" where nothing was thrown
+  std::string text;  ///< "" if nothing was thrown
 };
 
 template <class Call>
@@ -23,4 +23,4 @@ Thrown thrown_by(const Call& call) {
   return {};
 }
 
-}  // namespace kozero::io
+}  // namespace kozero::tests

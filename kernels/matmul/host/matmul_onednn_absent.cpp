@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// matmul_onednn_absent.cpp: the library's functions of matmul_host.hpp for a build without oneDNN: the loops compute.
+#include <string>
+
+#include <kozero/core/precision.hpp>
+#include "kernels/matmul/host/matmul_host.hpp"
+#include "kernels/matmul/product_tuning.hpp"
+
+namespace kozero::kernels {
+
+template <class Out, class In>
+void multiply_by_library(const Device& space, const ProductShape& shape, Out* c, const In* a, const In* b,
+                         const Epilogue<Out, In>& epilogue) {
+  multiply_by_loops(space, shape, c, a, b, epilogue);
+}
+
+const char* library_name() { return "loops"; }
+
+bool library_depends_on_threads() { return false; }
+
+std::string product_library() { return "loops"; }
+
+std::string product_instructions() { return ""; }
+
+#define KOZERO_INSTANTIATE_PRODUCT(Out, In)                                                                  \
+  template void multiply_by_library<Out, In>(const Device&, const ProductShape&, Out*, const In*, const In*, \
+                                             const Epilogue<Out, In>&);
+#define KOZERO_INSTANTIATE(T)          \
+  KOZERO_INSTANTIATE_PRODUCT(float, T) \
+  KOZERO_INSTANTIATE_PRODUCT(T, T)
+KOZERO_INSTANTIATE_PRODUCT(float, float)
+KOZERO_FOR_16_BIT_TYPES(KOZERO_INSTANTIATE)
+#undef KOZERO_INSTANTIATE
+
+}  // namespace kozero::kernels
