@@ -102,8 +102,8 @@ def main():
         memory = [sample["memory"][rank] for sample in middle + last]
         growth = slope(steps, memory)
         grown = growth * (steps[-1] - steps[0])
-        print(f"rank {rank}: {growth:+.2f} bytes a step, {grown / 1024:+.0f} KiB in all, now {memory[-1] / 2**20:.1f} MiB")
-        expected.expect(growth <= options.bytes_a_step or grown <= 16384, f"rank {rank}'s memory grows by {growth:.2f} bytes a step")
+        print(f"rank {rank}: {growth:+.2f} bytes per step, {grown / 1024:+.0f} KiB in all, now {memory[-1] / 2**20:.1f} MiB")
+        expected.expect(growth <= options.bytes_a_step or grown <= 16384, f"rank {rank}'s memory grows by {growth:.2f} bytes per step")
         before, after = (max(sample["descriptors"][rank] for sample in part) for part in (middle, last))
         print(f"rank {rank}: at most {before} descriptors, then {after}")
         expected.expect(after <= before, f"rank {rank}'s descriptors grew from {before} to {after}")
