@@ -2,20 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
-# gpu.sh: what only a machine with a GPU can show, in calls of less than 9 minutes each, the most telling first.
-#   tests/gpu.sh [--dry-run] [CALL...]   run calls on this machine; all of them, in this order, unless said:
+# gpu.sh: checks that need a machine with a GPU, in calls of less than 9 minutes each, the most important first.
+#   tests/gpu.sh [--dry-run] [CALL...]   run calls on this machine (default: all, in this order):
 #     A   the device, the libraries that are found; whether kernels read their arguments where the host puts them, every
 #         kernel against its reference, gradients against differences; the banner, two steps of 124M
 #     B   a step of 124M at three batches, repeating and not; NCCL; 20 losses beside the host's
 #     C   a step's kernels at 124M's shapes; every algorithm of cuBLASLt's heuristic, and the step with the fastest
-#     D   tokens a second of 124M, 1558M and a Llama of 0.5B beside PyTorch compiled
+#     D   tokens per second of 124M, 1558M and a Llama of 0.5B beside PyTorch compiled
 #     E   stages 0-3 bit for bit on 1-4 ranks of one GPU, memory, compute-sanitizer, the NCCL mock
 #   tests/gpu.sh bundle FILE             pack the programs, libraries and decks that the calls use, for a machine that has a
 #                                        driver, CUDA 13's libraries and no packages; there: tar xf FILE && gpu/gpu.sh A
 # --dry-run looks for KoZeRO's programs and their libraries, plans each deck with its keys, and launches nothing.
-# BUILD names the build folder of the preset cuda with KOZERO_TESTS=ON (build/cuda unless said), HOST the host's kozero,
-# OUT the folder that gets summary.txt and a log a call, written as they come (gpu-out unless said), KOZERO_PEER_PYTHON a
-# python with torch (python3 unless said). Runs are written to gpu-work.
+# BUILD names the build folder of the preset cuda with KOZERO_TESTS=ON (default: build/cuda), HOST the host's kozero,
+# OUT the folder for summary.txt and a log per call (default: gpu-out), KOZERO_PEER_PYTHON a python with torch (default:
+# python3). Runs are written to gpu-work.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(dirname "$here")
@@ -43,18 +43,18 @@ die() {
   exit 2
 }
 
-# Arrays are drawn on the host before the first step, by all its cores.
+# Initial values are computed on the host before the first step, by all its cores.
 export OMP_PROC_BIND=false OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)}
 
 program() { find "$build" -name "$1" -type f -perm -u+x | head -n 1; }
 
-# Where pip put CUDA's libraries, if it did.
+# The folders of CUDA's libraries if pip installed them.
 pip_libraries() {
   "$python" -c 'import glob, site; print(":".join(p for d in site.getsitepackages() + [site.getusersitepackages()] for p in
 sorted(glob.glob(d + "/nvidia/*/lib"))))' 2>/dev/null
 }
 
-# KoZeRO's programs alone get that path: PyTorch brings its own.
+# Only KoZeRO's programs get that path, since PyTorch has its own.
 ours() { env LD_LIBRARY_PATH="$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$@"; }
 
 ranks() {
@@ -66,7 +66,7 @@ ranks() {
 
 say() { echo "       $*" | tee -a "$out/summary.txt"; }
 
-# rehearsed NAME COMMAND...: whether the command could be launched: its programs are there and take their keys.
+# rehearsed NAME COMMAND...: whether the command could run: its programs exist and accept their keys.
 rehearsed() {
   local name=$1 word keys=() status=0
   shift
@@ -89,8 +89,8 @@ rehearsed() {
   return $status
 }
 
-# check NAME SECONDS COMMAND...: runs it for so long at most, and no longer than the call may take; its output goes to the
-# call's log, and a line to the summary.
+# check NAME SECONDS COMMAND...: runs the command for at most so long, and at most for the rest of the call's time. Its
+# output goes to the call's log, and a line to the summary.
 check() {
   local name=$1 limit=$2 begin=$SECONDS status=0 verdict=ok left=$((kCallSeconds - SECONDS + call_begin))
   shift 2
@@ -103,7 +103,8 @@ check() {
   if $dry && [[ $1 != linked ]]; then
     rehearsed "$name" "$@" >"$name.log" 2>&1 || status=$?
   else
-    # timeout cannot run a function, but a shell that has them. No pipe: a process that is left behind would hold it.
+    # timeout cannot run a function, but a shell that has the functions. No pipe, which a left-over process would keep
+    # open.
     timeout --kill-after=10 "$limit" bash -c '"$@"' check "$@" >"$name.log" 2>&1 </dev/null || status=$?
   fi
   cat "$name.log" >>"$out/$call.log"
@@ -120,7 +121,7 @@ check() {
 # quote NAME PATTERN: the lines of a check's output that the summary shows.
 quote() { $dry || while IFS= read -r line; do say "$line"; done < <(grep -E "$2" "$1.log" | head -n 8); }
 
-# The libraries of the programs; fails where one is missing. A machine without a device has no libcuda.
+# The libraries of the programs; fails if one is missing. A machine without a device has no libcuda.
 linked() {
   local name missing status=0
   for name in "$@"; do
@@ -149,8 +150,8 @@ libraries_are_there() {
     die "a library is missing (above): install cuBLASLt, cuDNN 9 and python3, or name their folder in LD_LIBRARY_PATH"
 }
 
-# A machine without a GPU, a driver that is too old, or kernels that read other bytes than the host wrote: nothing else
-# can work then, and the call ends.
+# Ends the call if there is no GPU, the driver is too old, or kernels read other bytes than the host wrote: then no
+# other check can pass.
 call_A() {
   local test
   check device 20 nvidia-smi
@@ -166,7 +167,7 @@ call_A() {
   quote banner '^(precision|placement|memory plan|step 2)'
 }
 
-# losses FILE: step and loss of metrics.jsonl.
+# losses FILE: the steps and losses of metrics.jsonl.
 losses() { sed -n 's/.*"step":\([0-9]*\),.*"loss":\([-0-9.e+]*\).*/\1 \2/p' "$1"; }
 
 # alike BOUND A B: the losses of two runs differ by no more than BOUND, relative.
@@ -209,7 +210,7 @@ call_C() {
 llama=(model.preset=none model.arch=llama model.layers=24 model.dim=1024 model.heads=16 model.kv_heads=4 model.ffn=4096
   model.vocab=32000)
 
-# beside NAME BATCH "TORCH ARGUMENTS" KEY...: a step of ours, then PyTorch's.
+# beside NAME BATCH "TORCH ARGUMENTS" KEY...: a step of KoZeRO, then one of PyTorch.
 beside() {
   local name=$1 size=$2 arguments=$3
   shift 3
@@ -234,7 +235,7 @@ planned_and_measured() {
     awk '{ printf "planned %.0f MiB, measured %.0f MiB: %+.1f %%\n", $1, $2, 100 * ($2 / $1 - 1) }'
 }
 
-# refused LOG COMMAND...: the command fails, and says that memory is the reason.
+# refused LOG COMMAND...: the command fails, and prints that memory is the reason.
 refused() { ! ours "${@:2}" >"$1" 2>&1 && grep 'of GPU memory' "$1"; }
 
 call_E() {
@@ -255,7 +256,7 @@ call_E() {
 readonly kTests='row_kernels element_kernels matmul attention cross_entropy product_tuning model_gradients device_stream
   ladder nccl ladder_nccl'
 
-# pack FILE: stripped programs, what they load but the machine's own C library and NVIDIA's, decks and this script.
+# pack FILE: stripped programs, their libraries except the machine's C library and NVIDIA's, decks and this script.
 pack() {
   local file=$1 folder=gpu-bundle/gpu name
   set -e

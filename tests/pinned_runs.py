@@ -5,10 +5,10 @@
 change a bit.
 
   tests/pinned_runs.py record pinned.json            before the change: writes them
-  tests/pinned_runs.py compare pinned.json           after it: status 1 and the first difference where one differs
+  tests/pinned_runs.py compare pinned.json           after it: status 1 and the first difference if any
 
---program names the program (build/release/kozero unless said), --only part of a case's name. The decks train on this
-repository's own text as it was at the recorded commit. Bits depend on the processor: record and compare on one machine.
+--program names the program (default: build/release/kozero), --only a part of a case's name. The decks train on this
+repository's own text at the recorded commit. Bits depend on the processor: record and compare on one machine.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TEXT = ["README.md", "src", "include", "kernels", "io"]
 STEPS = {"quickstart": 60}
-# Deck, and the precisions it is run in.
+# Decks, with the precisions in which they run.
 DECKS = {
     "quickstart": ["f32", "bf16", "fp16"],
     "stage0": ["f32"],
@@ -43,7 +43,7 @@ def cases():
 
 
 def hash_of_values(safetensors):
-    """Of the tensors' names, shapes and values, which follow a header of that length."""
+    """A hash of the tensors' names, shapes and values, which follow a header of that length."""
     content = safetensors.read_bytes()
     length = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + length])
@@ -54,7 +54,7 @@ def hash_of_values(safetensors):
 
 
 def run(program, deck, precision, ranks, text, folder):
-    """What a run gives: one line of text a step, and a hash of the final weights."""
+    """A run's results: one line of text per step, and a hash of the final weights."""
     out = folder / "run"
     steps = STEPS.get(deck, 20)
     keys = [f"run.dir={out}", f"run.steps={steps}", f"train.precision={precision}", "train.eval_every=0"]

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
-# processors.sh: tests for other processors than this one, emulated by qemu-user. By hand or once a week, on Debian.
+# processors.sh: tests for other processors, emulated by qemu-user. Run by hand or once a week, on Debian.
 #   tests/processors.sh haswell    AVX2 and FMA (KOZERO_MARCH=x86-64-v3): kernels, and the ladder of ZeRO stages
 #   tests/processors.sh nehalem    SSE4.2 (KOZERO_MARCH=x86-64-v2): the same
 #   tests/processors.sh aarch64    Arm, cross-compiled without oneDNN: all test programs of the layers below commands
-# Needs what `./kozero.sh build` installs; installs qemu and the cross compiler itself, as root.
-# Words after that go to ctest: -E ladder. Builds stay in build/processors/; Debian's packages for arm64 are unpacked into
-# ${XDG_CACHE_HOME:-~/.cache}/kozero/arm64-KEY, and not installed. Status 0: all tests passed.
+# Needs the packages that `./kozero.sh build` installs; installs qemu and the cross compiler itself, as root.
+# Further arguments go to ctest: -E ladder. Builds stay in build/processors/; Debian's packages for arm64 are unpacked
+# into ${XDG_CACHE_HOME:-~/.cache}/kozero/arm64-KEY, and not installed. Status 0: all tests passed.
 set -euo pipefail
 
 readonly kRoot=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -22,7 +22,7 @@ readonly kKernelTests='test_row_kernels test_element_kernels test_matmul test_pr
 die() { echo "processors.sh: $*" >&2; exit 1; }
 say() { echo "processors.sh: $*" >&2; }
 
-# What to build, and the tests' names for ctest, in the build folder $2. test_floor trains for 1,000 steps, and
+# The targets to build, and the tests' names for ctest, in the build folder $2. test_floor trains for 1,000 steps, and
 # test_device_* and test_cudnn_graphs are about GPUs.
 targets_of() {
   if [[ $1 == aarch64 ]]; then
@@ -61,7 +61,7 @@ CONFIGURATION
   APT_CONFIG=$work/apt.conf apt-get -qq -y --download-only install "${packages[@]}" >/dev/null ||
     die "apt-get failed for arm64"
   for archive in "$work"/cache/archives/*.deb; do dpkg-deb --extract "$archive" "$kArm64/root"; done
-  # Absolute links would lead out of the folder.
+  # Absolute links would point out of the folder.
   find "$kArm64/root" -type l -lname '/*' | while read -r link; do
     ln -sfn "$(realpath -m --relative-to="$(dirname "$link")" "$kArm64/root$(readlink "$link")")" "$link"
   done
@@ -69,7 +69,7 @@ CONFIGURATION
   touch "$kArm64/complete"
 }
 
-# The toolchain file; Debian's MPI compiler wrappers are this machine's, so MPI is named by its files.
+# The toolchain file. Debian's MPI compiler wrappers are for this machine's processor, so MPI is given by its files.
 write_toolchain() {
   local libraries=$kArm64/root/usr/lib/aarch64-linux-gnu
   cat <<TOOLCHAIN

@@ -49,7 +49,7 @@ struct TokenizerJson;
 /// not UTF-8, which Hugging Face's tokenizers do not accept, are pretokens of their own.
 class BpeTokenizer : public Tokenizer {
  public:
-  /// From the bytes of a tokenizer.json. Throws Error(input) naming `path` and what is wrong.
+  /// From the bytes of a tokenizer.json. Throws Error(input) naming `path` and the problem.
   BpeTokenizer(const std::string& path, std::string json_text);
   /// From learned merges and the split with which they were learned.
   BpeTokenizer(const std::vector<Merge>& merges, const PublishedSplit& split);

@@ -101,11 +101,11 @@ class Checker {
         if (!std::isfinite(score)) refuse(where + " has a score that is not finite");
       }
       if (field.number == 3 && (field.wire != 0 || field.value < 1 || field.value > 6))
-        refuse(where + " is of no known type");
+        refuse(where + " has an unknown type");
     }
     const std::size_t word = first_not_blank(text);
     piece_crosses_words_ = piece_crosses_words_ || text.find(kBlank, word) != std::string_view::npos;
-    if (text.empty() || text.find('\0') != std::string_view::npos) refuse(where + " is empty or holds a byte 0");
+    if (text.empty() || text.find('\0') != std::string_view::npos) refuse(where + " is empty or contains a byte 0");
   }
 
   static std::size_t first_not_blank(std::string_view text) {

@@ -273,7 +273,7 @@ plan_for_gpus() {
     --ranks 32 --device rtx4090 --memory 1GiB
 }
 
-# memory_error_of RANKS OVERRIDE...: trains one step; the difference in per cent between the process's peak memory and
+# memory_error_of RANKS OVERRIDE...: trains one step; the difference in percent between the process's peak memory and
 # the sum of its memory before the run and the plan's arrays.
 memory_error_of() {
   ranks=$1
@@ -282,7 +282,7 @@ memory_error_of() {
     model.layers=2 model.dim=1024 model.heads=8 model.vocab=65536 model.seq=64 train.global_batch=4 train.eval_batches=1 \
     train.eval_every=0 "$@" >memory.txt 2>&1 || { cat memory.txt; return 1; }
   sed -n 's/^memory  .*planned \([0-9.]*\) MiB.*peak process memory \([0-9.]*\) MiB (\([0-9.]*\) MiB before.*/\1 \2 \3/p' memory.txt |
-    awk -v deck="$ranks ranks $*" '{printf "%.1f per cent: %.1f MiB planned, %.1f before, %.1f at most: %s\n",
+    awk -v deck="$ranks ranks $*" '{printf "%.1f percent: %.1f MiB planned, %.1f before, %.1f at most: %s\n",
       100 * ($2 - $1 - $3) / $1, $1, $3, $2, deck}'
 }
 
@@ -306,8 +306,8 @@ memory() {
     memory_error_of 2 zero.stage=3 zero.offload_optimizer=disk zero.offload_parameters=disk zero.offload_mib=16
   } >errors.txt
   cat errors.txt
-  expect 0 '^11$' sh -c 'head -n 11 errors.txt | grep -cE "^-?[01]\.[0-9] per cent"'
-  expect 0 '^(-[0-9.]+|[01]\.[0-9]) per cent' tail -n 1 errors.txt
+  expect 0 '^11$' sh -c 'head -n 11 errors.txt | grep -cE "^-?[01]\.[0-9] percent"'
+  expect 0 '^(-[0-9.]+|[01]\.[0-9]) percent' tail -n 1 errors.txt
 }
 
 # verify of back ends and, with a trace in a file, of numbers of threads; a difference is printed with its step, tensor

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
-"""crash_points.py CASE KOZERO MPIEXEC PRELOAD DECK [--every K] [--kills N]: saves that are killed or fail at a counted call.
+"""crash_points.py CASE KOZERO MPIEXEC PRELOAD DECK [--every K] [--kills N]: saves that are killed or fail at a counted
+call.
 
-Each trial begins with a run's folder that has a checkpoint of step 1, goes on over steps 2 and 3 (a save each; keep 2, so
-that one is pruned) on 2 ranks with failing_calls.cpp preloaded, and is ended at the n-th call that changes a checkpoint's
-files. Then the run must go on from a checkpoint no older than what was said to be complete, to the state of a run that
-nothing happened to: the hashes of all datasets are compared. CASE:
+Each trial begins with a run's folder that has a checkpoint of step 1, continues over steps 2 and 3 (a save each; keep
+2, so that one is pruned) on 2 ranks with failing_calls.cpp preloaded, and is ended at the n-th call that changes a
+checkpoint's files. Then the run must resume from a checkpoint no older than the newest one reported complete, and end
+in the state of an undisturbed run: the hashes of all datasets are compared. CASE:
   kill   N random kills of one rank or of all, among all calls of all ranks   fail   every K-th call fails, ENOSPC and EIO
   full   a file system too small for the next checkpoint                      modes  one thread only; on_error = continue
-  memory the memory that HDF5's metadata are written to is short
-Exit status 0: all as expected, 1: something was not, 77: it cannot be tried here.
+  memory the memory for HDF5's metadata is short
+Exit status 0: all as expected, 1: not as expected, 77: the case cannot run here.
 """
 import argparse
 import os
@@ -38,7 +39,7 @@ class Trials(Expectations):
         self.train(folder / "begun", "run.max_minutes=1e-9")
 
     def train(self, run, *overrides, preload=None):
-        """Goes on with the run, or begins it; its exit status (HANGS: it does) and all that it says."""
+        """Continues the run, or begins it. Returns its exit status (HANGS if it did not end) and its output."""
         command = train_command(self.options.kozero, self.options.deck, self.folder, run, "checkpoint.every=1", "run.steps=3",
                                 *overrides)
         settings = {}
@@ -55,7 +56,7 @@ class Trials(Expectations):
         return run
 
     def train_counted(self, run, *overrides, **preload):
-        """As train(); and every counted call's "call path" by (rank, number)."""
+        """As train(); also returns every counted call's "call path" by (rank, number)."""
         log = self.folder / "calls"
         for old in self.folder.glob("calls.*"):
             old.unlink()
@@ -63,20 +64,21 @@ class Trials(Expectations):
                                                             **preload})
         calls = {}
         for rank in range(RANKS):
-            mine = pathlib.Path(f"{log}.{rank}")  # none where it was ended before its first call
+            mine = pathlib.Path(f"{log}.{rank}")  # missing if the rank was ended before its first call
             for line in mine.read_text().splitlines() if mine.exists() else []:
                 number, what = line.split(" ", 1)
                 calls[rank, int(number)] = what.replace(f"{run}/", "")
         return status, said, calls
 
     def counted_calls(self, overrides):
-        """(rank, number, "call path") of a run in which nothing happens."""
+        """(rank, number, "call path") of the calls of an undisturbed run."""
         status, said, calls = self.train_counted(self.fresh(), *overrides)
         self.expect(status == 0, "the run that counts calls", said)
         return [(rank, number, what) for (rank, number), what in calls.items()]
 
     def goes_on(self, run, said_before, name):
-        """What follows an interruption: the newest complete checkpoint loads, and the end is that of the whole run."""
+        """Checks after an interruption: the newest complete checkpoint loads, and the final state is the undisturbed
+        run's."""
         complete = complete_steps(said_before)
         status, said = self.train(run, "checkpoint.keep=0")
         self.expect(status == 0, f"{name}: the run after it ends with status {status}", said)
@@ -92,7 +94,7 @@ class Trials(Expectations):
         run = self.fresh()
         status, said, calls = self.train_counted(run, mode, "checkpoint.keep=2", KOZERO_CALLS_AT=number,
                                                  KOZERO_CALLS_RANK=rank, KOZERO_CALLS_DO=action)
-        # Beside the training the order of calls is not always the same.
+        # During training the order of the save's calls is not always the same.
         what = calls.get((rank, number), "none")
         name = f"{action} at rank {rank}'s call {number} ({what}), {mode}"
         self.expect(status not in (0, HANGS) or not str(action).startswith("kill"), f"{name}: status {status}", said)
@@ -102,15 +104,15 @@ class Trials(Expectations):
 
     def check_message(self, status, said, what, error, name):
         errors = [line for line in said.splitlines() if line.startswith("[rank")]
-        if status == 0:  # what is left over may stay: the next save removes it
+        if status == 0:  # files of the failed save may stay: the next save removes them
             self.expect(what.startswith("unlink"), f"{name}: nobody noticed", said)
             return
         wanted = r"\[rank 0\] error: the checkpoint of step [23]: .*/step_00000000\d.*" + TEXTS[error]
-        if what.endswith("/run"):  # synced for the weights file too
+        if what.endswith("/run"):  # also synced for the weights file
             wanted = r"\[rank 0\] error: .*/run: cannot fsync: " + TEXTS[error]
         self.expect(status == 4 and len(errors) == 1 and re.match(wanted, errors[0]) is not None,
                     f"{name}: status {status}, wanted 4 and one line that names file and reason", said)
-        # Removing an older one takes no space; all else says what it takes and what is free.
+        # Removing an older checkpoint needs no space; all other errors tell the needed and the free space.
         self.expect(what.startswith(("unlink", "rename", "fsync /")) or " bytes) are free" in said, f"{name}: no bytes needed", said)
 
 
@@ -154,7 +156,7 @@ def modes(trials, options):
 
 
 def memory(trials, options):
-    """Every K-th call fails that writes HDF5's metadata to memory: an error of memory, not of the disk, and no crash.
+    """Every K-th call that writes HDF5's metadata to memory fails: an error of memory, not of the disk, and no crash.
 
     Of the calls up to the second ftruncate, where H5Fclose begins: what that writes lies in memory that is there already.
     """

@@ -55,12 +55,12 @@ remove_all() {
 trap remove_all EXIT
 trap 'exit 130' INT TERM HUP
 
-# Limits what leaves the device $2 in the network namespace $1 ('' is this one).
+# Limits the traffic out of device $2 in the network namespace $1 ('' is this one).
 limit() {
   ((kRate > 0)) || return 0
   local burst=${BURST:-$((kRate * 16 > 40000 ? kRate * 16 : 40000))}
   local queue=${QUEUE:-$((kRate * 2500 > 500000 ? kRate * 2500 : 500000))}
-  # A packet larger than the burst would be cut, which costs time.
+  # A packet larger than the burst would be split, which costs time.
   ip ${1:+-n "$1"} link set "$2" gso_max_size $((burst > 65536 ? 65536 : burst / 2))
   tc ${1:+-n "$1"} qdisc add dev "$2" root handle 1: tbf rate "${kRate}mbit" burst "$burst" limit "$queue"
   if [[ -n ${LATENCY:-} ]]; then
@@ -103,7 +103,7 @@ make_hosts() {
   done
 }
 
-# on_host HOST COMMAND...: runs it in all namespaces of a host, in this folder.
+# on_host HOST COMMAND...: runs the command in all namespaces of a host, in this folder.
 on_host() {
   local holder
   holder=$(cat "$kFolder/10.77.0.$1")
@@ -111,7 +111,7 @@ on_host() {
   nsenter -t "$holder" --mount --uts --ipc --net --pid --wd="$PWD" "$@"
 }
 
-# What mpiexec calls in place of ssh: [OPTION...] ADDRESS COMMAND...
+# The script that mpiexec calls instead of ssh: [OPTION...] ADDRESS COMMAND...
 write_launcher() {
   cat >"$kFolder/launcher" <<TEXT
 #!/usr/bin/env bash
@@ -123,7 +123,7 @@ TEXT
   chmod +x "$kFolder/launcher"
 }
 
-# From this machine the bridge is seen, so mpiexec runs here; its ranks reach it at the bridge's address.
+# mpiexec runs on this machine, which has the bridge. Its ranks reach it at the bridge's address.
 run_ranks() {
   local host list=''
   for ((host = 1; host <= kHosts; ++host)); do list+=${list:+,}10.77.0.$host:$kRanks; done
@@ -132,7 +132,7 @@ run_ranks() {
     -n $((kHosts * kRanks)) "$@"
 }
 
-# "HOST SENT RECEIVED" in bytes of frames.
+# Prints "HOST SENT RECEIVED", in bytes of frames.
 bytes_of_links() {
   local host
   for ((host = 1; host <= kHosts; ++host)); do
@@ -141,7 +141,7 @@ $(cat "/sys/class/net/$kName-$host/statistics/tx_bytes")"
   done
 }
 
-# Two python3 programs: host 1 sends for 4 s, host 2 counts. Then ping's round trips.
+# The rate of a link: host 1 sends for 4 s, host 2 counts (two python3 programs). Then ping's round trips.
 probe() {
   on_host 2 python3 -c '
 import socket, time

@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
-"""fault_study.py CASE KOZERO MPIEXEC DECK [--count N] [--seed S] [--report FILE]: faults injected into running jobs, for real.
+"""fault_study.py CASE KOZERO MPIEXEC DECK [--count N] [--seed S] [--report FILE]: real faults in running jobs.
 
-A trial starts a job of two ranks that goes on from a checkpoint of step 2 to step 8, disturbs it in a chosen phase, waits
-for its end and then runs the same command until the training is done. CASE:
+A trial starts a job of two ranks that resumes from a checkpoint of step 2 and ends at step 8, disturbs it in a chosen
+phase, waits for its end and then runs the same command until the training is done. CASE:
   kills         SIGKILL or SIGSTOP of a rank, of all ranks or of mpiexec, over phases, back ends and ZeRO stages
   signals       SIGTERM, SIGINT, SIGUSR1 or SIGHUP at random moments to a rank, to a job of one process, or to mpiexec
   moments       1 or 20 stop signals at random moments of steps: models of several sizes, 1 and 2 ranks, both back ends, and
-                products by oneDNN, whose generated code points the stack into the heap. Each must save, with status 75
+                products by oneDNN, whose generated code points the stack pointer into the heap. Each must save and end
+                with status 75
   double_starts the same command twice on one folder
-Nothing is lost: the run goes on from a checkpoint no older than the last one that was said to be complete, and the hashes
-of the final datasets are those of a run that nothing happened to. Every failing run says at least one line with "[rank",
-in its output, in log.txt or, where all its ranks were killed, at the next start. No job outlasts comm.timeout_s and a
-margin, and none leaves a process. Exit status 0: all as expected.
+Nothing is lost: the run resumes from a checkpoint no older than the newest one reported complete, and the hashes of the
+final datasets are those of an undisturbed run. Every failing run prints at least one line with "[rank", in its output,
+in log.txt or, if all its ranks were killed, at the next start. No job lasts longer than comm.timeout_s and a margin,
+and no process is left. Exit status 0: all as expected.
 """
 import argparse
 import collections
@@ -32,7 +33,7 @@ from job import HANGS, RANKS, Expectations, Job, complete_steps, datasets, train
 
 STEPS = 8
 TIMEOUT_S = 3.0   # comm.timeout_s of the trials
-MARGIN_S = 60.0   # beyond it: a machine under load starts and stops processes slowly
+MARGIN_S = 60.0   # added to it, since a machine under load starts and stops processes slowly
 SETTINGS = [f"run.steps={STEPS}", "checkpoint.every=2", "checkpoint.keep=0", "log.every=1", "train.eval_every=2", "train.eval_batches=4"]
 BACKENDS = ("shm", "mpi")
 STAGES = (0, 1, 2, 3)
@@ -78,8 +79,8 @@ class Study(Expectations):
         return run
 
     def goes_on(self, run, said_before, name, *overrides, line=None):
-        """The same command, or the line for a shell, ends the training: from which step, and what it said. The final state
-        is the whole run's."""
+        """Runs the same command, or a shell's command line, until the training ends. Returns the step from which it resumed
+        and its output. Checks that the final state is the undisturbed run's."""
         announced = max([2, *complete_steps(said_before)])
         status, said = self.finish(run, *overrides) if line is None else self.finish_by(line)
         self.expect(status == 0, f"{name}: the run after it ends with status {status}", said)
@@ -93,19 +94,19 @@ class Study(Expectations):
         return step, said
 
     def says_a_line(self, run, said, later, killed, name):
-        """A line of a rank; where ranks were killed, who can say nothing, the next start may say what became of them."""
+        """Checks for a line of a rank. Killed ranks cannot print one; then the next start may report them."""
         log = (run / "log.txt").read_text(errors="replace") if (run / "log.txt").exists() else ""
         told = "[rank" in said + log or (killed and re.search(r"^note .*the run before", later, re.M) is not None)
         self.expect(told, f"{name}: it failed, and no line says which rank", said + "\n--- the next start:\n" + later)
 
     def blame(self, run, name):
-        """Whether the failure notes name the killed rank; they never name another one."""
+        """Whether the failure notes name the killed rank. They must not name another rank."""
         named = {json.loads(note.read_text())["rank"] for note in run.glob("failure_rank_*.json") if note.stat().st_size > 0}
         self.expect(named <= {self.killed}, f"{name}: rank {self.killed} was killed, and the notes name {named}")
         return "exact" if named else "unknown"
 
     def reached(self, job, run, phase):
-        """Waits until the job is in that phase; whether it came there."""
+        """Waits until the job is in that phase. Returns whether it reached the phase."""
         began = lambda: re.search(r"^step [3-9]/", job.said(), re.M) is not None
         partial = lambda: any(run.glob("step_*.partial"))
         reached = {
@@ -137,7 +138,7 @@ class Study(Expectations):
             print(f"{title}: the rank that was killed alone is named: {dict(blames)}")
 
 
-# What is done to whom, and whether the job is to fail, to go on, or either (it may have been over before).
+# The disturbance, its target, and whether the job must fail, continue, or may do either (it may have ended before).
 def send(signal_number, processes):
     sent = 0
     for process in processes:
@@ -162,7 +163,7 @@ def whom_is_launcher(action):
 
 
 def disturb(study, job, action):
-    """Disturbs the job; whether it is to fail by it."""
+    """Disturbs the job. Returns whether the job must fail."""
     ranks = job.ranks()
     chosen = [study.chance.choice(sorted(ranks.values()))] if ranks else []
     launcher = [job.process.pid]
@@ -197,15 +198,15 @@ def kills(study, options):
         said = job.said()
         study.expect(status != HANGS, f"{name}: it never ended", said)
         study.expect(job.orphans_s < TIMEOUT_S + MARGIN_S, f"{name}: processes live on", said)
-        # MPICH's launcher, stopped until its ranks are gone, ends by SIGPIPE and hands on nothing of what they said.
+        # MPICH's launcher, if stopped until its ranks have ended, dies of SIGPIPE and prints nothing of their output.
         done = status == 0 or (whom_is_launcher(action) and status == 128 + signal.SIGPIPE and state_of(run) == "finished")
         study.expect(fails or done, f"{name}: status {status}, wanted 0", said)
         if action == "stop one" and fails and status != 0:
-            # 9: of the stopped rank, which the launcher ends, where it is the lower one.
+            # 9: the status of the stopped rank, which the launcher kills, if it is the lower rank.
             study.expect(status in (5, 9), f"{name}: status {status}, wanted 5", said)
         blame = study.blame(run, name) if action == "kill one" and fails and phase != "start-up" else None
         step, later = study.goes_on(run, said, name, *overrides)
-        # Who was killed before the run was entered, or after its last line, has nothing to say.
+        # A rank killed before the run began, or after the run's last line, prints nothing.
         killed = action.startswith("kill")
         unstarted = killed and (re.search("^resume ", said, re.M) is None or "output in" in said)
         if fails and status != 0 and not unstarted:
@@ -220,7 +221,7 @@ WHOM = ("a rank", "all ranks", "the process", "mpiexec")
 
 
 def continue_command(said):
-    """The command that a stopped run prints; None where it prints none. A launcher mixes its lines with others."""
+    """The command that a stopped run prints, or None. A launcher mixes its lines with others."""
     found = re.findall(r"\[rank \d+\] stopped.*; to (?:go on|run it again): (.*)$", said, re.M)
     return found[-1] if found else None
 
@@ -231,7 +232,7 @@ def signals(study, options):
     for number, whom in itertools.islice(itertools.cycle(cases), options.count):
         name = f"{number.name} to {whom}"
         run = study.fresh()
-        # Evaluations fill the time: most signals come while the job works.
+        # Evaluations fill the time, so that most signals arrive while the job computes.
         job = study.start(run, "train.eval_every=1", "train.eval_batches=100", ranks=0 if whom == "the process" else RANKS)
         job.until(lambda: len(job.ranks()) > 0, MARGIN_S)
         job.until(lambda: "precision" in job.said() or "step " in job.said(), MARGIN_S)
@@ -246,7 +247,7 @@ def signals(study, options):
         if whom != "mpiexec":
             study.expect(status in (0, 75), f"{name}: status {status}, wanted 75, or 0 where the training was over", said)
         state = state_of(run)
-        # A signal while the last line is written meets a run that is complete.
+        # A signal while the last line is printed does not stop the run, which is complete.
         complete = state == "finished" and "output in" in said
         study.expect(status != 75 or state == "preempted" or complete, f"{name}: status 75, and status.json says {state}", said)
         line = continue_command(said) if status == 75 else None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
-"""job.py: a training job that a trial starts, watches, disturbs and ends; and what its folder must hold afterwards.
+"""job.py: a training job that a trial starts, watches, disturbs and ends; and checks of its folder afterwards.
 
-Used by fault_study.py, soak.py and ../crash/crash_points.py. Python 3.9 or newer, nothing but its standard library, Linux.
+Used by fault_study.py, soak.py and ../crash/crash_points.py. Python 3.9 or newer with only its standard library, Linux.
 """
 import json
 import os
@@ -16,7 +16,7 @@ import time
 RANKS = 2
 SMALL = ["model.layers=1", "model.dim=16", "model.heads=2", "model.seq=16", "train.global_batch=4", "train.micro_batch=2",
          "train.eval_every=0", "optim.warmup_steps=0", "optim.schedule=constant"]
-HANGS = 124  # the status of a job that outlasts its bound
+HANGS = 124  # the status of a job that exceeds its time limit
 
 
 def write_text(folder):
@@ -24,7 +24,7 @@ def write_text(folder):
 
 
 def train_command(kozero, deck, folder, run, *overrides):
-    """Goes on with the run, or begins it."""
+    """Continues the run, or begins it."""
     return [kozero, "train", deck, *SMALL, f'data.text=["{folder}/text"]', f"run.dir={run}", "checkpoint.resume=auto", *overrides]
 
 
@@ -38,12 +38,12 @@ def datasets(run, step):
 
 
 def complete_steps(said):
-    """The steps whose checkpoints a job said to be complete."""
+    """The steps whose checkpoints a job reported complete."""
     return [int(step) for step in re.findall(r"^checkpoint   .*/step_(\d+):", said, re.M)]
 
 
 def processes():
-    """(process, its parent) of all that run here."""
+    """(process, parent) of all processes of this machine."""
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit():
             continue
@@ -55,7 +55,7 @@ def processes():
 
 
 def lives(process):
-    """Whether it runs: a zombie, which its parent has not asked about, does not."""
+    """Whether the process runs. A zombie does not."""
     try:
         return pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
     except OSError:
@@ -63,7 +63,7 @@ def lives(process):
 
 
 class Job:
-    """`mpiexec -n ranks command`, or the command alone where ranks is 0; all that it says goes to the file `said`."""
+    """`mpiexec -n ranks command`, or the command alone if ranks is 0. All its output goes to the file `said`."""
 
     def __init__(self, mpiexec, ranks, command, said, settings=None):
         self.path, self.seen, self.orphans_s = pathlib.Path(said), {}, 0.0
@@ -80,7 +80,7 @@ class Job:
         return self.process.poll() is None
 
     def ranks(self):
-        """The processes of the ranks by rank, as far as they are there; remembered, so that end() reaches orphans."""
+        """The existing processes of ranks, by rank. They are remembered, so that end() also ends orphans."""
         parents = dict(processes())
         for process in parents:
             if process not in self.seen and (process == self.process.pid or self.descends(process, parents)):
@@ -105,7 +105,7 @@ class Job:
         return False
 
     def until(self, holds, seconds):
-        """Waits until holds(), the job's end, or so many seconds; whether it holds."""
+        """Waits until holds() is true, the job ends, or the time is over. Returns holds()."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if holds():
@@ -116,7 +116,7 @@ class Job:
         return False
 
     def wait(self, seconds):
-        """The status, as a shell gives it, and the seconds that it took from now on."""
+        """Waits for the end. Returns the status, as a shell gives it, and the seconds of the wait."""
         start = time.monotonic()
         self.ranks()
         try:
@@ -129,14 +129,14 @@ class Job:
         return (128 - status if status < 0 else status), took
 
     def seconds_of_orphans(self, most):
-        """How long its processes live on when it has ended."""
+        """How long the job's processes live after its end, in seconds."""
         start = time.monotonic()
         while time.monotonic() - start < most and not self.running() and any(lives(process) for process in self.seen):
             time.sleep(0.01)
         return time.monotonic() - start
 
     def end(self):
-        """Ends what is left of it, by process number."""
+        """Ends the job's remaining processes, by process number."""
         self.ranks()
         for process in [*self.seen, self.process.pid]:
             try:
@@ -149,7 +149,7 @@ class Job:
 
 
 class Expectations:
-    """Counts what was not as expected, and prints it with what the job said."""
+    """Counts unexpected results, and prints them with the job's output."""
 
     def __init__(self):
         self.failures = 0

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
-"""run_case.py: jobs on a small model that a case of test_run_control.py or test_stopping.py starts, signals and watches.
+"""run_case.py: jobs on a small model that a case of test_run_control.py or test_stopping.py starts, signals and
+watches.
 
-A Job is one `kozero train` under the launcher; a Case has a folder, its jobs and the count of what was not as expected.
+A Job is one `kozero train` under the launcher; a Case has a folder, its jobs and the number of unexpected results.
 """
 import argparse
 import contextlib
@@ -22,15 +23,15 @@ SMALL = ["model.layers=2", "model.dim=16", "model.heads=2", "model.seq=16", "tra
          "log.every=1000000"]
 FOREVER = "run.steps=1000000"
 RANK_NAMES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
-PATIENCE = 100  # seconds, for what takes one
+PATIENCE = 100  # seconds, for events that take about one second
 
 
 class Lost(Exception):
-    """What a case waits for does not come: the case cannot go on."""
+    """An awaited event has not happened: the case cannot continue."""
 
 
 class Job:
-    """A command under way: on ranks under mpiexec, or alone where ranks is 1."""
+    """A running command: on ranks under mpiexec, or alone if ranks is 1."""
 
     def __init__(self, case, arguments, ranks, prefix, environment):
         launcher = [*case.options.mpiexec.split(), "-n", str(ranks)] if ranks > 1 else []
@@ -46,7 +47,7 @@ class Job:
         return [self.process.pid, *descendants(self.process.pid)]
 
     def ranks(self):
-        """Their processes, in rank order."""
+        """The ranks' processes, in rank order."""
         found = {}
         for pid in self.processes():
             with contextlib.suppress(OSError):
@@ -57,7 +58,7 @@ class Job:
         return [found[rank] for rank in sorted(found)]
 
     def end(self):
-        """Exit status; what it said."""
+        """The exit status and the output."""
         try:
             status = self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
@@ -118,7 +119,7 @@ class Case:
         return json.loads((self.run / "status.json").read_text())
 
     def expect_failed_start(self, step, exit_status, pattern, what):
-        """status.json and log.txt tell of a start that failed after a run that ended at `step`."""
+        """Checks that status.json and log.txt record a failed start after a run that ended at `step`."""
         now = self.status()
         ended = (now["state"], now.get("step"), now.get("exit_status"))
         self.expect(ended == ("failed", step, exit_status), f"{what}: {now}")
@@ -128,7 +129,7 @@ class Case:
         self.expect(len(re.findall(r"^\[rank \d\] error: ", log, re.M)) == 1, f"{what}: not one error in log.txt", log)
 
     def steps(self):
-        """The steps in metrics.jsonl, every line of which must be whole."""
+        """The steps in metrics.jsonl. Every line must be complete."""
         with contextlib.suppress(FileNotFoundError):
             whole = (self.run / "metrics.jsonl").read_text().splitlines(keepends=True)
             return [json.loads(line)["step"] for line in whole]
@@ -144,12 +145,12 @@ class Case:
             time.sleep(0.01)
 
     def wait_for_steps(self, job, count=3):
-        """Until so many steps are in metrics.jsonl."""
+        """Waits until metrics.jsonl has so many steps."""
         path = self.run / "metrics.jsonl"
         self.wait_for(lambda: path.exists() and path.read_bytes().count(b"\n") >= count, job, f"{count} steps")
 
     def wait_for_new_steps(self, job):
-        """Until a run, which may go on after others' steps, has done some of its own."""
+        """Waits until a run, which may continue after another run's steps, has done some steps itself."""
         self.wait_for(lambda: re.search(r"^(resume |step 1/)", job.said(), re.M), job, "its resume point")
         before = self.steps()
         self.wait_for(lambda: self.steps()[-1:] > before[-1:] and len(self.steps()) > 5, job, "steps of its own")
@@ -158,7 +159,7 @@ class Case:
         return sorted(path.name for path in self.run.glob("step_*[0-9]"))
 
     def run_printed_command(self, said, *more):
-        """The command after "to go on: ", by a shell, with some overrides more."""
+        """Runs the command after "to go on: " in a shell, with further overrides."""
         command = re.findall(r"; to go on: (.*)$", said, re.M)[-1]
         if command.startswith("mpiexec "):
             command = command.replace("mpiexec", self.options.mpiexec, 1)
@@ -177,7 +178,8 @@ class Case:
 
 
 def blocks(pid, kind):
-    """Whether the process is kozero's and its first thread blocks the signal: from then on a stop signal is answered."""
+    """Whether the process is kozero and its first thread blocks the signal. From then on the run handles stop
+    signals."""
     with contextlib.suppress(OSError):
         status = pathlib.Path(f"/proc/{pid}/status").read_text()
         return status.startswith("Name:\tkozero") and kind in signals_in(status, "SigBlk")

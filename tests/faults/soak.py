@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
-"""soak.py KOZERO MPIEXEC DECK [--minutes M] [--bytes-a-step B]: a job of small steps, watched for what grows.
+"""soak.py KOZERO MPIEXEC DECK [--minutes M] [--bytes-a-step B]: a job of small steps, watched for growing resources.
 
 Two ranks train a tiny model for M minutes, save a checkpoint every 200 steps and evaluate every 100. Once a second each
 rank's anonymous resident memory (RssAnon), its open descriptors and the files of the run's folder are counted. The
-first third of the time is left out. Exit status 1 where one of them grew:
-  memory       the slope of a straight line through a rank's samples is over B bytes a step (and over 16 KiB in all)
+first third of the time is ignored. Exit status 1 if one of these grew:
+  memory       the slope of a straight line through a rank's samples is over B bytes per step (and over 16 KiB in all)
   descriptors  a rank has more of them in the last third than in the second
   files        the folder has more of them in the last third than in the second
   steps        the median of step_s in the last third is over 1.5 times that in the second (with --steady)
@@ -30,7 +30,7 @@ def memory_of(process):
 
 
 def sample_of(job, run):
-    """{"memory": by rank, "descriptors": by rank, "files": of the folder, "step"}; None where a rank is gone."""
+    """{"memory": by rank, "descriptors": by rank, "files": of the folder, "step"}; None if a rank has ended."""
     ranks = job.ranks()
     try:
         sample = {"memory": {r: memory_of(p) for r, p in ranks.items()},
@@ -102,8 +102,8 @@ def main():
         memory = [sample["memory"][rank] for sample in middle + last]
         growth = slope(steps, memory)
         grown = growth * (steps[-1] - steps[0])
-        print(f"rank {rank}: {growth:+.2f} bytes a step, {grown / 1024:+.0f} KiB in all, now {memory[-1] / 2**20:.1f} MiB")
-        expected.expect(growth <= options.bytes_a_step or grown <= 16384, f"rank {rank}'s memory grows by {growth:.2f} bytes a step")
+        print(f"rank {rank}: {growth:+.2f} bytes per step, {grown / 1024:+.0f} KiB in all, now {memory[-1] / 2**20:.1f} MiB")
+        expected.expect(growth <= options.bytes_a_step or grown <= 16384, f"rank {rank}'s memory grows by {growth:.2f} bytes per step")
         before, after = (max(sample["descriptors"][rank] for sample in part) for part in (middle, last))
         print(f"rank {rank}: at most {before} descriptors, then {after}")
         expected.expect(after <= before, f"rank {rank}'s descriptors grew from {before} to {after}")

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The KoZeRO authors
 # SPDX-License-Identifier: Apache-2.0
-"""test_beside_trainer.py CASE KOZERO MPIEXEC PRELOAD DECK [--times N]: commands that read a run's newest checkpoint while its
-trainer removes it. Each function below whose docstring begins "case:" is a case; N: commands beside the trainer. Exit status
-0: all as expected.
+"""test_beside_trainer.py CASE KOZERO MPIEXEC PRELOAD DECK [--times N]: commands that read a run's newest checkpoint
+while its trainer removes it. Each function below whose docstring begins "case:" is a case; N: commands beside the
+trainer. Exit status 0: all as expected.
 """
 import os
 import shutil
@@ -16,7 +16,7 @@ SHORT = ["--tokens", "4", "--prompt", "line"]
 
 
 def commands(case):
-    """By name: the arguments of a command that reads the newest checkpoint of `run`."""
+    """The arguments of each command that reads the newest checkpoint of `run`, by name."""
     train = case.arguments("run.dir=next", "run.steps=1000001", "run.max_minutes=1e-9")
     return {
         "export": ["export", "run", "out"],
@@ -33,7 +33,7 @@ def commands(case):
 
 
 def call(case, arguments, **environment):
-    """Status and words of a command; what it makes is removed."""
+    """The status and output of a command. Removes the files that it makes."""
     try:
         done = subprocess.run([case.options.kozero, *arguments], cwd=case.folder, capture_output=True, text=True, errors="replace",
                               env={**os.environ, "OMP_NUM_THREADS": "1", "OMP_PROC_BIND": "false", **environment}, timeout=PATIENCE,
@@ -47,7 +47,8 @@ def call(case, arguments, **environment):
 
 
 def removed_checkpoint(case):
-    """case: the newest checkpoint is removed at each of the files that a command opens in it: the next newest is read."""
+    """case: the newest checkpoint is removed when a command opens one of its files, each in turn: the next newest is
+    read."""
     case.expect_end(case.start("run.steps=6", "checkpoint.every=3", "checkpoint.keep=0", ranks=1), 0, "output in", "a run")
     (case.run / "weights.h5").unlink()
     newest = case.run / "step_000000006"
@@ -65,14 +66,14 @@ def removed_checkpoint(case):
                 removed.rename(newest)
         case.expect(times > 0, f"{name}: it opened nothing in {newest}")
         print(f"{name}: removed {times} times")
-    # A checkpoint that was asked for by its name is not replaced by another.
+    # A checkpoint given by its own path is not replaced by another.
     status, said = call(case, ["inspect", f"run/{newest.name}", "--verify"], LD_PRELOAD=case.options.preload,
                         KOZERO_REMOVE_AT=f"1 {newest.name}/state.h5")
     case.expect(status == 3 and newest.name in said, f"a checkpoint by its name: status {status}", said)
 
 
 def pruning_trainer(case):
-    """case: beside a trainer that saves each step and keeps one checkpoint every command reads one."""
+    """case: while a trainer saves every step and keeps one checkpoint, every command finds one to read."""
     job = case.start(FOREVER, "checkpoint.every=1", "checkpoint.keep=1", ranks=1)
     case.wait_for(lambda: case.checkpoints(), job, "a checkpoint")
     all_commands = commands(case)

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The KoZeRO authors
 # SPDX-License-Identifier: Apache-2.0
-"""test_damage.py CASE KOZERO MPIEXEC PRELOAD DECK: runs whose memory or files are damaged, and commands without MPI. Each
-function below whose docstring begins "case:" is a case. Exit status 0: all as expected.
+"""test_damage.py CASE KOZERO MPIEXEC PRELOAD DECK: runs whose memory or files are damaged, and commands without MPI.
+Each function below whose docstring begins "case:" is a case. Exit status 0: all as expected.
 """
 import os
 import pathlib
@@ -14,7 +14,7 @@ from run_case import FOREVER, run_one_case
 
 
 def aborted(case):
-    """case: an abort of a rank's own is reported by that rank, with the signal, and the next start tells of it."""
+    """case: a rank that aborts reports the signal, and the next start reports the abort."""
     damaged = {"LD_PRELOAD": case.options.preload, "KOZERO_DAMAGE_AT": "step_000000003"}
     for kind, ranks, whom in (("damage", 1, 0), ("damage", 2, 0), ("damage", 2, 1), ("signal", 1, 0), ("signal", 2, 1)):
         case.clear()
@@ -41,7 +41,7 @@ def aborted(case):
 
 
 def metrics(case):
-    """case: a resume keeps a damaged metrics.jsonl under another name, and says so; of an empty one it says that it was empty."""
+    """case: a resume renames a damaged metrics.jsonl and prints that; for an empty one it prints that it was empty."""
     auto = ["checkpoint.every=2", "checkpoint.resume=auto"]
     path = case.run / "metrics.jsonl"
     case.expect_end(case.start("run.steps=4", *auto, ranks=1), 0, "output in", "a run")
@@ -61,7 +61,7 @@ def metrics(case):
     newest = int(case.checkpoints()[-1].removeprefix("step_"))
     case.expect_end(case.start(f"run.steps={newest + 2}", *auto, ranks=1), 0,
                     rf"^warning      run/metrics.jsonl was empty: the metrics of steps 1 to {newest} are missing$", "empty")
-    # A line that was cut off by a kill, and later steps, are dropped as ever.
+    # A line cut off by a kill, and later steps, are dropped as usual.
     rows = path.read_bytes()
     path.write_bytes(rows + rows.splitlines()[-1][:30])
     said = case.expect_end(case.start(f"run.steps={newest + 4}", *auto, ranks=1), 0, "output in", "a cut line")
@@ -69,7 +69,7 @@ def metrics(case):
 
 
 def offload(case):
-    """case: a file of state on disk that is damaged is named, whether the loss shows it or not."""
+    """case: a damaged file of offloaded state is named in an error, whether or not the loss shows the damage."""
     for content, ranks, stage in ((b"\xff", 1, 0), (b"\0", 2, 3), (b"\xff", 2, 1)):
         case.clear()
         name = f"{content} on {ranks} ranks, stage {stage}"
@@ -77,7 +77,7 @@ def offload(case):
         job = case.start(FOREVER, f"zero.stage={stage}", "zero.offload_optimizer=disk", *parameters, "comm.timeout_s=20", ranks=ranks)
         case.wait_for_steps(job, 5)
         pid = job.ranks()[-1]
-        # An update that was under way writes its part again, so that the damage may be gone before it is looked for.
+        # An update under way writes its part again, so the damage may be gone before the check.
         for _ in range(5):
             os.kill(pid, signal.SIGSTOP)
             files = [path for path in pathlib.Path(f"/proc/{pid}/fd").iterdir() if ".kozero-offload-" in os.readlink(path)]
@@ -97,7 +97,8 @@ def offload(case):
 
 
 def leftovers(case):
-    """case: what a rank that was killed while it wrote status.json left is removed by the next start, and nothing else."""
+    """case: the next start removes the temporary file of a rank that was killed while it wrote status.json, and no
+    other file."""
     auto = ["checkpoint.every=2", "checkpoint.resume=auto"]
     case.expect_end(case.start("run.steps=2", *auto, ranks=1), 0, "output in", "a run")
     left = [f"{file}.a-host.b.{number}{end}" for file in ("status.json", "ranks.json") for number in (7, 123456)
@@ -129,7 +130,7 @@ def without_mpi(case):
     case.expect(came == 2 or came == 3, f"plot without its file: status {came}", said)
     came, said = status("train", case.options.deck)
     case.expect(came == 99, f"train: status {came}, wanted that of MPI_Init_thread", said)
-    # Of several processes one prints.
+    # Only one of several processes prints.
     done = subprocess.run([*case.options.mpiexec.split(), "-n", "2", case.options.kozero, "help"], capture_output=True, text=True, check=False)
     case.expect(done.returncode == 0 and done.stdout.count("usage: kozero COMMAND") == 1, f"two: {done.returncode}", done.stdout)
 

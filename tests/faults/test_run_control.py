@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The KoZeRO authors
 # SPDX-License-Identifier: Apache-2.0
-"""test_run_control.py CASE KOZERO MPIEXEC PRELOAD DECK [--times N]: runs that are stopped, killed, started twice or robbed
-of their disk. Each function below whose docstring begins "case:" is a case; N repeats the random ones. Exit status 0: all
-as expected.
+"""test_run_control.py CASE KOZERO MPIEXEC PRELOAD DECK [--times N]: runs that are stopped, killed, started twice or
+lose their disk. Each function below whose docstring begins "case:" is a case; N repeats the random ones. Exit status 0:
+all as expected.
 """
 import fcntl
 import json
@@ -16,7 +16,8 @@ from run_case import FOREVER, run_one_case
 
 
 def lock(case):
-    """case: a second job is refused by name; a crash leaves no lock; --steal-lock takes one; no locks, one line."""
+    """case: a second job is refused and told the holder; a crash leaves no lock; --steal-lock works; without locks, a
+    note."""
     auto = ["checkpoint.resume=auto", "checkpoint.every=5", "checkpoint.keep=2", FOREVER]
     job = case.start(*auto)
     case.wait_for_steps(job)
@@ -30,7 +31,7 @@ def lock(case):
     job.kill()
     job = case.start(*auto, "run.steps=100000")
     case.wait_for(lambda: "from run/step_" in job.said() or "from the beginning" in job.said(), job, "a restart after a crash")
-    # A holder that lives is told, and writes nothing more.
+    # A holder that is alive notices the theft, and writes nothing more.
     thief = case.start(*auto, "--steal-lock", "run.steps=200000")
     case.expect_end(job, 4, r"^\[rank 0\] error: (the checkpoint of step \d+: )?run: its lock was taken by process \d+ on host", "whose lock was taken")
     case.wait_for(lambda: "\nresume " in thief.said(), thief, "whoever took the lock")
@@ -48,11 +49,11 @@ def lock(case):
 
 
 def double_start(case):
-    """case: the same resume=auto command twice at one moment: one trains, the other is refused, nothing is damaged."""
+    """case: the same resume=auto command twice at once: one trains, the other is refused, nothing is damaged."""
     auto = ["checkpoint.resume=auto", "checkpoint.every=3", "checkpoint.keep=2", FOREVER]
     for i in range(case.options.times or 3):
         if i % 2 == 0:
-            case.clear()  # no folder is there yet
+            case.clear()  # without the run's folder
         jobs = [case.start(*auto, ranks=1 + i % 2) for _ in range(2)]
         case.wait_for(lambda: any(job.process.poll() is not None for job in jobs), type("Any", (), {
             "process": type("P", (), {"poll": staticmethod(lambda: None)}), "said": lambda self: ""})(), "a refusal")
@@ -71,7 +72,7 @@ def double_start(case):
 
 
 def lost_rank(case):
-    """case: after kill -9 of one rank the next start says what is known of it."""
+    """case: after kill -9 of one rank the next start reports what is known about the rank."""
     for backend in ("shm", "mpi"):
         case.clear()
         job = case.start(FOREVER, "checkpoint.every=5", "checkpoint.keep=2", "comm.timeout_s=5", f"comm.backend={backend}")
@@ -107,7 +108,7 @@ def lost_folder(case):
 
 
 def broken_checkpoints(case):
-    """case: where all checkpoints of a finished run are broken log.txt alone is changed, with status 3."""
+    """case: if all checkpoints of a finished run are broken, only log.txt changes; status 3."""
     case.expect_end(case.start("run.steps=6", "checkpoint.every=3"), 0, "output in", "a run")
     for state in case.run.glob("step_*/state.h5"):
         state.write_bytes(state.read_bytes()[:-100])
@@ -123,7 +124,7 @@ def broken_checkpoints(case):
 
 
 def full_metrics(case):
-    """case: metrics that cannot be written: a warning an outage, or the run's end after a save; never half a line."""
+    """case: metrics that cannot be written: one warning per outage, or the run ends after a save; never half a line."""
     flag = case.folder / "full"
     for path in ("metrics.jsonl", "log.txt"):
         case.clear()
@@ -144,7 +145,7 @@ def full_metrics(case):
         case.expect(said.count("No space left") == 1, f"{path}: one warning an outage", said)
         if path == "metrics.jsonl":
             case.expect_said(r"^note         metrics.jsonl is written again; it lacks \d+ steps", said, "after the outage")
-        case.steps()  # every line is whole
+        case.steps()  # checks that every line is complete
     case.clear()
     job = case.start("checkpoint.every=100000", FOREVER, LD_PRELOAD=case.options.preload, KOZERO_FULL_WHILE=str(flag),
                      KOZERO_FULL_PATH="metrics.jsonl")
@@ -156,7 +157,7 @@ def full_metrics(case):
     case.expect(len(case.checkpoints()) == 1, f"on_error = stop: checkpoints {case.checkpoints()}")
     case.expect(case.steps() == list(range(1, len(case.steps()) + 1)), "on_error = stop: metrics")
     case.expect(case.status()["state"] == "failed" and case.status()["exit_status"] == 4, f"{case.status()}")
-    # Without checkpoints its weights are saved first.
+    # Without checkpoints the run saves its weights first.
     case.clear()
     flag.unlink()
     job = case.start(FOREVER, LD_PRELOAD=case.options.preload, KOZERO_FULL_WHILE=str(flag), KOZERO_FULL_PATH="metrics.jsonl")
@@ -169,7 +170,8 @@ def full_metrics(case):
 
 
 def begun_anew(case):
-    """case: a run that died before its first checkpoint is begun anew in its folder, and its files are kept."""
+    """case: a run that died before its first checkpoint restarts from the beginning in its folder; its old files are
+    kept."""
     auto = [FOREVER, "checkpoint.resume=auto", "checkpoint.every=100000"]
     before = {}
     for kept in ("old", "old-2"):
@@ -192,7 +194,7 @@ def begun_anew(case):
 
 
 def slow_disk(case):
-    """case: an error is told while a save hangs, in stderr and log.txt; the job ends."""
+    """case: an error during a hanging save is printed to stderr and log.txt; the job ends."""
     job = case.start(FOREVER, "checkpoint.every=3", "comm.timeout_s=2", LD_PRELOAD=case.options.preload,
                      KOZERO_SLOW_FSYNC="step_", KOZERO_SLOW_SECONDS="1000")
     case.wait_for(lambda: any(case.run.glob("step_*")), job, "a save")
@@ -203,7 +205,7 @@ def slow_disk(case):
 
 
 def lone_error(case):
-    """case: an error of one rank alone is always on stderr and in log.txt, and named by the next start."""
+    """case: an error of only one rank is always in stderr and log.txt, and the next start reports it."""
     lost = 0
     for i in range(case.options.times or 5):
         case.clear()
@@ -222,10 +224,10 @@ def lone_error(case):
 
 
 def failed_start(case):
-    """case: a start that fails says so in status.json and log.txt; one that the lock refuses leaves them alone."""
+    """case: a failed start is recorded in status.json and log.txt; a start refused by the lock does not change them."""
     case.expect_end(case.start("run.steps=4", "run.max_minutes=1e-9", "checkpoint.every=2"), 75, "have passed", "a stopped run")
     case.expect(case.status()["state"] == "preempted", f"{case.status()}")
-    holder = open(case.run / "lock", "w")  # another run at work
+    holder = open(case.run / "lock", "w")  # the lock of another run
     fcntl.flock(holder, fcntl.LOCK_EX)
     before = {path: path.read_bytes() for path in case.run.rglob("*") if path.is_file() and path.name != "lock"}
     for ranks in (1, 2):

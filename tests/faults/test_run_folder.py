@@ -1,7 +1,8 @@
 # SPDX-FileCopyrightText: The KoZeRO authors
 # SPDX-License-Identifier: Apache-2.0
-"""test_run_folder.py CASE KOZERO MPIEXEC PRELOAD DECK [--times N]: runs whose folder is moved, replaced or robbed of its lock.
-Each function below whose docstring begins "case:" is a case; N repeats the random one. Exit status 0: all as expected.
+"""test_run_folder.py CASE KOZERO MPIEXEC PRELOAD DECK [--times N]: runs whose folder is moved or replaced, or loses its
+lock. Each function below whose docstring begins "case:" is a case; N repeats the random one. Exit status 0: all as
+expected.
 """
 import os
 import random
@@ -23,13 +24,13 @@ def contents(folder):
 
 
 def swap(case, other):
-    """The link that the run was given leads to another folder, at once."""
+    """Atomically points the run's link to another folder."""
     (case.folder / "new").symlink_to(other.name)
     os.replace(case.folder / "new", case.run)
 
 
 def begin_behind_link(case, *overrides, **more):
-    """A run in the folder `own`, by the link `run`."""
+    """A run in the folder `own`, started with the link `run`."""
     own = case.folder / "own"
     own.mkdir()
     case.run.symlink_to(own.name)
@@ -43,7 +44,8 @@ def expect_verified(case, folder, what):
 
 
 def expect_resumes(case, own, what):
-    """The run's own folder, back at its path, has whole checkpoints, the newest of which the run resumes from."""
+    """Checks that the run's own folder, back at its path, has complete checkpoints, and that the run resumes from the
+    newest."""
     expect_verified(case, own, what)
     if case.run.is_symlink():
         case.run.unlink()
@@ -57,7 +59,7 @@ def slow_save(case, file):
 
 
 def swapped_in_save(case):
-    """case: a link to the run's folder leads to a copy of it while a checkpoint is written: the copy stays as it is."""
+    """case: the link to the run's folder is pointed to a copy during a save: the copy does not change."""
     for asynchronous, ranks in (("true", 2), ("false", 1)):
         own, job = begin_behind_link(case, FOREVER, "checkpoint.every=3", "checkpoint.keep=1", f"checkpoint.async={asynchronous}",
                                      ranks=ranks, **slow_save(case, "step_000000006.partial/state.h5"))
@@ -92,7 +94,7 @@ def swapped_before_weights(case):
 
 
 def moved_in_save(case):
-    """case: a folder that is moved while a checkpoint is written is not made anew, and keeps its checkpoints."""
+    """case: a folder that is moved during a save is not made again, and keeps its checkpoints."""
     for on_error in ("stop", "continue"):
         job = case.start(FOREVER, AUTO, "checkpoint.every=3", "checkpoint.async=false", f"checkpoint.on_error={on_error}",
                          **slow_save(case, "step_000000006.partial/state.h5"))
@@ -108,7 +110,7 @@ def moved_in_save(case):
 
 
 def lock_file(case):
-    """case: without its file, or with another one in its place, the lock holds, and the run goes on."""
+    """case: if the lock file is removed or replaced, the lock still holds, and the run continues."""
     lock = case.run / "lock"
     for change in ("removed", "emptied"):
         job = case.start(FOREVER, AUTO, "checkpoint.every=100000")
@@ -117,8 +119,8 @@ def lock_file(case):
         if change == "emptied":
             lock.write_bytes(b"")
         case.expect_end(case.start(FOREVER, AUTO, ranks=1), 2, "another run is at work there", f"{change}: a second start")
-        time.sleep(1.2)  # the run looks once a second
-        time.sleep(1.2)  # the run looks once a second
+        time.sleep(1.2)  # the run checks once per second
+        time.sleep(1.2)  # the run checks once per second
         count = len(case.steps())
         case.wait_for_steps(job, count + 5)
         os.kill(job.ranks()[0], signal.SIGTERM)
@@ -127,7 +129,8 @@ def lock_file(case):
 
 
 def random_moments(case):
-    """case: at a random moment the folder is moved, or its link swapped, or its lock removed or replaced; nothing is lost."""
+    """case: at a random moment the folder is moved, its link changed, or its lock removed or replaced; nothing is
+    lost."""
     kinds = ("moved", "swapped", "removed", "replaced")
     counts = dict.fromkeys(kinds, 0)
     for i in range(case.options.times or 4):
@@ -148,7 +151,7 @@ def random_moments(case):
             expect_resumes(case, own, name)
         elif kind == "swapped":
             other.mkdir()
-            if i // 4 % 2 == 0:  # what the run removes meanwhile is not copied
+            if i // 4 % 2 == 0:  # files that the run removes meanwhile are not copied
                 subprocess.run(["cp", "-r", f"{own}/.", other], stderr=subprocess.DEVNULL, check=False)
             found = contents(other)
             swap(case, other)

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The KoZeRO authors
 # SPDX-License-Identifier: Apache-2.0
-"""test_stopping.py CASE KOZERO MPIEXEC PRELOAD DECK [--times N]: runs that a signal or a limit stops, or that lose their
-output. Each function below whose docstring begins "case:" is a case; N repeats the random ones. Exit status 0: all as
-expected.
+"""test_stopping.py CASE KOZERO MPIEXEC PRELOAD DECK [--times N]: runs that a signal or a limit stops, or that lose
+their output. Each function below whose docstring begins "case:" is a case; N repeats the random ones. Exit status 0:
+all as expected.
 """
 import contextlib
 import json
@@ -20,18 +20,19 @@ from run_case import FOREVER, blocks, run_one_case, signals_in
 
 
 def signals(case):
-    """case: each stop signal: one step's checkpoint, status 75, and a command that goes on with the bits of one run."""
+    """case: each stop signal: a checkpoint of one step, status 75, and a printed command that resumes with the bits of
+    one run."""
     kinds = [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP]
     for i in range(case.options.times or 4):
         case.clear()
         kind, ranks = kinds[i % 4], 1 + (i + i // 4 + 1) % 2
         job = case.start("checkpoint.every=100000", FOREVER, f"zero.stage={i % 4}", ranks=ranks)
         case.wait_for_steps(job, random.randint(1, 20))
-        # Hydra hands these three on to all ranks.
+        # Hydra forwards these three to all ranks.
         whom = [job.process.pid] if case.hydra() and kind != signal.SIGHUP and i % 3 == 0 else job.ranks()
         os.kill(random.choice(whom), kind)
         name = f"{i}: {kind.name} to {'mpiexec' if whom[0] == job.process.pid and ranks > 1 else 'one'} of {ranks} ranks"
-        # Hydra's own status is 0 in some of these cases: status.json tells, below.
+        # Hydra's own status is 0 in some of these cases; status.json has the run's status (below).
         accepted = (75, 0) if whom == [job.process.pid] and ranks > 1 else 75
         said = case.expect_end(job, accepted, rf"^\[rank 0\] stopped after step \d+ of 1000000: {kind.name} came; "
                                r"its checkpoint is run/step_\d+; to go on: .*checkpoint.resume=auto run.dir=run$", name)
@@ -74,7 +75,7 @@ def early_signal(case):
     busy = []
     for i in range(case.options.times or 8):
         case.clear()
-        if i % 4 == 2:  # the cores have other work
+        if i % 4 == 2:  # with other programs on the cores
             busy = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(2 * os.cpu_count())]
         job = case.start(FOREVER, "model.layers=24", "model.dim=256", ranks=1 + i % 2)
         # Until main begins, signals have their default effect: the system loads the program's libraries.
@@ -91,7 +92,7 @@ def early_signal(case):
                 process = busy.pop()
                 process.kill()
                 process.wait()
-    # A launcher hands a signal on to all ranks: one line.
+    # A launcher forwards the signal to all ranks: one line is printed.
     case.clear()
     job = case.start(FOREVER, "model.layers=24", "model.dim=256")
     case.wait_for(lambda: (case.run / "log.txt").exists(), job, "its folder")
@@ -100,7 +101,7 @@ def early_signal(case):
     said = case.expect_end(job, 75, r"^\[rank \d\] stopped by SIGTERM before the first step; to run it again: ", "all ranks")
     case.expect(len(re.findall(r"^\[rank", said, re.M)) == 1, "all ranks: not one line", said)
     case.expect(case.status()["state"] == "preempted", f"all ranks: {case.status()}", said)
-    # The line is being recorded, slowly, when the first step would begin.
+    # The signal's line is still being written, slowly, when the first step would begin.
     case.clear()
     job = case.start(FOREVER, "model.layers=24", "model.dim=256", ranks=1, LD_PRELOAD=case.options.preload,
                      KOZERO_SLOW_FSYNC="log.txt", KOZERO_SLOW_SECONDS="2")
@@ -125,13 +126,13 @@ def second_interrupt(case):
 
 
 def max_minutes(case):
-    """case: a run that run.max_minutes stops prints the command that goes on, and no error."""
+    """case: a run stopped by run.max_minutes prints the command that resumes it, and no error."""
     case.expect_end(case.start("run.steps=4", "run.max_minutes=1e-9", "checkpoint.every=2", 'run.dir="a b"', ranks=2), 75,
                     r"^\[rank 0\] stopped after step 1 of 4: run.max_minutes = 1e-09 have passed; its checkpoint is "
                     r"a b/step_000000001; to go on: mpiexec -n 2 .*checkpoint.resume=auto 'run.dir=a b'$", "run.max_minutes")
     case.run = case.folder / "a b"
     case.expect(case.status()["state"] == "preempted", f"{case.status()}")
-    # A folder that got another name: the printed command goes on there.
+    # A renamed folder: the printed command resumes there.
     said = case.expect_end(case.start("run.steps=4", "run.max_minutes=1e-9", "checkpoint.every=2", 'run.dir="a b"'), 75,
                            r"^\[rank 0\] stopped after step 1 of 4: .*; its checkpoint is a b-2/step_000000001; "
                            r"to go on: .*checkpoint.resume=auto 'run.dir=a b-2'$", "a renamed folder")
@@ -145,7 +146,7 @@ def max_minutes(case):
 
 
 def blocked_everywhere(case):
-    """case: all threads of all ranks block the stop signals, and no handler can run on a foreign stack."""
+    """case: all threads of all ranks block the stop signals, so that no handler runs on a generated stack."""
     stops = {signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP}
     others = {signal.SIGUSR2, signal.SIGXCPU}
     job = case.start(FOREVER, ranks=2)
@@ -160,7 +161,7 @@ def blocked_everywhere(case):
         case.expect(not caught, f"handlers of {caught}")
     os.kill(job.ranks()[1], signal.SIGTERM)
     case.expect_end(job, 75, "stopped after step", "SIGTERM")
-    # What the deck does not list ends the process as it ends any other.
+    # A signal that the deck does not list ends the process as usual.
     case.clear()
     for kind, stop_signals in ((signal.SIGUSR2, '["SIGTERM"]'), (signal.SIGTERM, '["SIGUSR2"]')):
         job = case.start(FOREVER, f"run.stop_signals={stop_signals}", "checkpoint.every=100000", "run.dir=run", ranks=1)
@@ -168,7 +169,7 @@ def blocked_everywhere(case):
         os.kill(job.process.pid, kind)
         case.expect(job.end()[0] == -kind, f"{kind.name} without its name in run.stop_signals: {job.end()}")
         case.clear()
-    # What was ignored at the start stays ignored.
+    # A signal that was ignored at the start stays ignored.
     job = case.start(FOREVER, "checkpoint.every=100000", ranks=1, prefix=("nohup",))
     case.wait_for_steps(job)
     os.kill(job.process.pid, signal.SIGHUP)
@@ -179,7 +180,7 @@ def blocked_everywhere(case):
 
 
 def suspend(job, seconds, case, *signals):
-    """Stops the ranks for so long; signals come to the last one meanwhile. Returns the number of steps before."""
+    """Suspends the ranks for so long, and signals the last one meanwhile. Returns the number of steps before."""
     ranks = job.ranks()
     for pid in ranks:
         os.kill(pid, signal.SIGSTOP)
@@ -193,7 +194,8 @@ def suspend(job, seconds, case, *signals):
 
 
 def interrupted_step(case):
-    """case: a step of minutes stops between micro-steps, leaves no bit behind, and the run goes on from the step before."""
+    """case: a step of minutes stops between micro-steps and changes no state; the run resumes from the previous
+    step."""
     (case.folder / "text").write_text("".join(f"line {i}: the quick brown fox jumps over the lazy dog.\n" for i in range(1500)))
     batch = ["train.global_batch=2000", "train.micro_batch=1", "checkpoint.every=100000"]
     for ranks, stage in ((1, 0), (2, 3), (1, 3), (2, 0))[:case.options.times or 2]:
@@ -201,8 +203,8 @@ def interrupted_step(case):
         name = f"{ranks} ranks, stage {stage}"
         job = case.start(*batch, FOREVER, f"zero.stage={stage}", ranks=ranks)
         case.wait_for(lambda: (case.run / "metrics.jsonl").exists(), job, "its first step")
-        # Suspended ranks take their micro-steps for slow: after the first pause, they look for signals within the next step;
-        # after the second one, that step seems to have many seconds left.
+        # Suspended ranks measure slow micro-steps. So after the first pause they look for signals within the next step,
+        # and after the second pause that step seems to have many seconds left.
         before = suspend(job, 4.0, case)
         case.wait_for_steps(job, before + 1)
         suspend(job, 3.0, case, signal.SIGTERM)
@@ -222,7 +224,7 @@ def interrupted_step(case):
         case.expect(datasets(whole, step + 1) == datasets(case.run, step + 1), f"{name}: other bits than without the stop")
         case.run.rename(case.folder / f"run-{ranks}-{stage}")
         whole.rename(case.folder / f"whole-{ranks}-{stage}")
-    # Nothing is there to be saved within the first step.
+    # Within the first step there is no state to save.
     job = case.start("model.layers=8", "model.dim=256", "model.seq=64", "train.global_batch=800", "train.micro_batch=8", "run.steps=4",
                      "checkpoint.every=2", "run.max_minutes=1e-9", ranks=1)
     case.expect_end(job, 75, r"^\[rank 0\] stopped after step 0 of 4: run.max_minutes = 1e-09 have passed; \d+ of 100 micro-steps of "
@@ -232,7 +234,8 @@ def interrupted_step(case):
 
 
 def lost_output(case):
-    """case: a run whose standard output is closed goes on, and log.txt has its lines; a file size limit is a failed save."""
+    """case: a run whose standard output is closed continues, and log.txt has its lines; a file size limit fails a
+    save."""
     job = subprocess.Popen([case.options.kozero, *case.arguments("run.steps=300", "log.every=1")], cwd=case.folder, stdin=subprocess.DEVNULL,
                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     job.stdout.readline()
@@ -243,7 +246,7 @@ def lost_output(case):
     case.expect_said(r"^warning      standard output cannot be written any more; training goes on, and its lines are here alone$", log,
                      "closed output")
     case.expect("\nstep 300/300" in log and log.count("warning      standard output") == 1, "closed output: log.txt", log)
-    # Other commands end as programs at the head of a pipe do.
+    # Other commands end like any program whose reader has ended.
     piped = subprocess.run(["bash", "-c", '"$0" keys | head -1; echo "${PIPESTATUS[0]}"', case.options.kozero], capture_output=True,
                            text=True, check=False)
     case.expect(piped.stderr == "" and piped.stdout.splitlines()[-1] in ("0", "141"), f"keys | head: {piped}")
@@ -266,7 +269,7 @@ run_ranks release 2 "$@"
 
 
 def script_status(case):
-    """case: kozero.sh ends with the run's own status, whatever its launcher makes of a signal."""
+    """case: kozero.sh ends with the run's own status, whatever status its launcher gives after a signal."""
     repository = pathlib.Path(case.options.deck).parent.parent
     text = (repository / "kozero.sh").read_text()
     case.expect(text.endswith('\nmain "$@"\n'), "kozero.sh does not end in main")
@@ -294,7 +297,7 @@ def script_status(case):
     wait_for_steps()
     os.write(terminal, b"\x03")
     said = b""
-    with contextlib.suppress(OSError):  # a terminal whose last process ended
+    with contextlib.suppress(OSError):  # the terminal's last process has ended
         while part := os.read(terminal, 4096):
             said += part
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -309,7 +312,7 @@ def script_status(case):
         said = job.communicate()[0].decode()
         case.expect(job.returncode == 75, f"{kind.name} to the script: status {job.returncode}, wanted 75", said)
         case.expect(case.status()["state"] == "preempted", f"{kind.name} to the script: {case.status()}", said)
-    # Nobody reads on.
+    # The reader ends.
     case.clear()
     job = start("run.steps=300", "log.every=1", stdout=subprocess.PIPE)
     job.stdout.readline()

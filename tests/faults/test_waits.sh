@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
-# test_waits.sh KOZERO MPIEXEC INPUTS CASE PRELOAD: ranks that stop, die, hang or are merely slow, in every phase: the others
-# end in one line that names them, or wait. PRELOAD is crash/failing_calls.cpp.
-# Exit status 0: all as expected, 77: it cannot be tried here.
+# test_waits.sh KOZERO MPIEXEC INPUTS CASE PRELOAD: ranks that stop, die, hang or are only slow, in every phase: the
+# other ranks end with one line that names them, or wait. PRELOAD is the library of crash/failing_calls.cpp. Exit status
+# 0: all as expected, 77: the case cannot run here.
 . "$(dirname "$0")/../commands/cli_case.sh"
 preload=$5
 here=$PWD
@@ -24,7 +24,7 @@ echo $$ >"$PID_FOLDER/pid.$rank"
 echo $! >"$PID_FOLDER/pid.$rank"
 wait $!
 status=$?
-[ $status = 137 ] && sleep 100  # so that the launcher does not see that it was killed
+[ $status = 137 ] && sleep 100  # so that the launcher does not see the kill
 exit $status
 EOF
 chmod +x rank.sh
@@ -32,7 +32,7 @@ export PID_FOLDER=$here
 
 pid_of() { cat "pid.$1" 2>/dev/null; }
 
-# Only ranks of this script: a process id may be somebody else's by now.
+# Only ranks of this script: another process may have the process id by now.
 end_ranks() {
   for file in "$here"/pid.*; do
     [ -s "$file" ] && grep -q "$here" "/proc/$(cat "$file")/environ" 2>/dev/null && kill -KILL "$(cat "$file")"
@@ -42,7 +42,7 @@ end_ranks() {
 small="run.dir=run run.steps=10 model.layers=2 model.dim=16 model.heads=2 model.seq=16 train.global_batch=4 train.micro_batch=2
        train.eval_every=0 optim.warmup_steps=2 log.every=1 comm.timeout_s=$timeout_s"
 
-# train OVERRIDES...: two ranks, in the foreground. Hangs are ended after `limit` seconds, with status 124.
+# train OVERRIDES...: two ranks, in the foreground. A job that hangs is ended after `limit` seconds, with status 124.
 train() {
   # shellcheck disable=SC2086  # words of the variables
   timeout -k 5 "${limit:-120}" $mpiexec -n "${ranks:-2}" ./rank.sh "$kozero" train "$deck" $small 'data.text=["text"]' \
@@ -54,13 +54,13 @@ train() {
   return $status
 }
 
-# preloaded OVERRIDES...: with the library that stops ranks and delays calls, as KOZERO_... say.
+# preloaded OVERRIDES...: with the library that stops ranks and delays calls, controlled by variables KOZERO_...
 preloaded() {
-  # mpiexec itself must not load it.
+  # mpiexec itself must not load the library.
   (mpiexec="$mpiexec -genv LD_PRELOAD $preload" && train "$@")
 }
 
-# wait_for PATTERN: until the run in the background has said it.
+# wait_for PATTERN: waits until the run in the background has printed it.
 wait_for() {
   for _ in $(seq 1 600); do
     grep -Eqs -- "$1" log && return 0
@@ -72,7 +72,7 @@ wait_for() {
   return 1
 }
 
-# A job of which all ranks are stopped for longer than the timeout goes on where it was.
+# A job whose ranks are all suspended for longer than the timeout continues.
 suspended_ranks_go_on() {
   for backend in shm mpi; do
     rm -rf run pid.* log
@@ -108,15 +108,15 @@ a_rank_stops_at_start_up() {
   done
 }
 
-# A rank whose start fails after MPI_Init ends the job at once, not after comm.timeout_s.
+# A rank that fails to start after MPI_Init ends the job at once, not after comm.timeout_s.
 a_rank_fails_at_start_up() {
   KOZERO_MPI_FAILS=MPI_Comm_split_type KOZERO_CALLS_RANK=1 limit=20 \
     expect 5 '^\[rank 1\] error: .*MPI_Comm_split_type' preloaded comm.timeout_s=60
   lines 1 '\] error: '
 }
 
-# at_calls_of_a_save ACTION PATTERN: rank 1 does ACTION at two calls of an asynchronous save, on both back ends; rank 0's
-# error fits PATTERN.
+# at_calls_of_a_save ACTION PATTERN: rank 1 does ACTION at two calls of an asynchronous save, on both back ends; rank
+# 0's error fits PATTERN.
 at_calls_of_a_save() {
   for backend in shm mpi; do
     for call in 2 5; do
@@ -127,12 +127,12 @@ at_calls_of_a_save() {
   done
 }
 
-# Within a save, when the steps agree on whether it has ended.
+# Within a save, in the steps' agreement on whether the save has ended.
 a_rank_stops_in_a_save() {
   at_calls_of_a_save stop 'rank 0 waited [0-9.]+ s in [a-z_ ]+ for rank 1'
 }
 
-# After its last step, and inside MPI_Finalize, where nothing but the watchdog is left.
+# After the last step, and inside MPI_Finalize, where only the watchdog runs.
 a_rank_stops_at_the_end() {
   KOZERO_STOP_AT=MPI_Finalize KOZERO_CALLS_RANK=1 \
     expect 5 '^\[rank 0\] error: rank 0 waited [0-9.]+ s in MPI_[A-Z][a-z_]+ for (another rank|rank 1 \(process [0-9]+ of this node, which is stopped\))' preloaded
@@ -150,15 +150,15 @@ ranks_end_over_tcp() {
   done
 }
 
-# kill -9 under a launcher that does not notice: the ranks of its host see it, or else those that wait for it. UCX may
-# abort the process that talks to a dead one, which is told too.
+# kill -9 under a launcher that does not notice it: ranks of the same host see the death, or else the ranks that wait
+# for the dead rank. UCX may abort a process that communicates with a dead one; that is reported too.
 a_rank_is_killed_and_the_launcher_does_nothing() {
   export LAUNCHER_SLEEPS=yes
   at_calls_of_a_save kill \
     '(rank 0 waited [0-9.]+ s in [a-z_ ]+ for rank 1|ended by SIGABRT in a wait for another rank|rank 1 on host .* ended without a word)'
 }
 
-# A launcher that ends the others because a rank died sends them a signal that is also a stop signal: nothing is saved.
+# After a rank's death a launcher ends the other ranks with a signal that is also a stop signal: nothing is saved.
 a_stop_signal_after_a_death_saves_nothing() {
   export LAUNCHER_SLEEPS=yes
   for backend in shm mpi; do
@@ -196,7 +196,7 @@ slow_work_is_not_loss() {
     expect 0 'saving is synchronous' preloaded checkpoint.every=5
 }
 
-# A disk that does not come back is a failed write, whose rank is named; with on_error = "continue" training goes on.
+# A disk that hangs forever is a failed write, and its rank is named; with on_error = "continue" training continues.
 a_hanging_disk_is_a_failed_write() {
   KOZERO_CALLS_UNDER=run/step_ KOZERO_CALLS_AT=3 KOZERO_CALLS_RANK=1 KOZERO_CALLS_DO="sleep 600" \
     expect 4 '^\[rank 0\] error: the checkpoint of step 3 is not written after 2 s of waiting .*on rank 1: the disk of run' \
@@ -215,7 +215,7 @@ a_hanging_disk_is_a_failed_write() {
     preloaded checkpoint.every=3 checkpoint.io_timeout_s=2 checkpoint.on_error=continue
   also '^warning +the checkpoint of step 3 is not written after 2 s of waiting .*training goes on'
   also '^step +10/10'
-  for on_error in stop continue; do  # training cannot go on beside a save on its own thread
+  for on_error in stop continue; do  # training cannot continue during a save on its own thread
     rm -rf run
     KOZERO_CALLS_UNDER=run/step_ KOZERO_CALLS_AT=3 KOZERO_CALLS_RANK=1 KOZERO_CALLS_DO="sleep 600" \
       expect 4 '^\[rank 0\] error: the checkpoint of step 3: rank 0 waited [0-9.]+ s .checkpoint.io_timeout_s. for rank 1 on .* to write: its disk' \
@@ -223,19 +223,19 @@ a_hanging_disk_is_a_failed_write() {
   done
 }
 
-# tokens_of RUN: the entry of the cache that the run's banner names.
+# tokens_of RUN: the entry of the token cache in the run's banner.
 tokens_of() { grep -Eo '\.tokens/[0-9a-f]{16}' "$1/log.txt" | head -n 1; }
 
-# losses_of RUN: what two runs have in common if they read the same tokens.
+# losses_of RUN: the losses, which are equal for two runs that read the same tokens.
 losses_of() { grep -o '"loss":[^,]*' "$1/metrics.jsonl"; }
 
-# alone OVERRIDES...: one rank, of which several runs may be at work.
+# alone OVERRIDES...: a run of one rank; several may run at once.
 alone() {
   # shellcheck disable=SC2086  # words of the variables
   $mpiexec -n 1 "$kozero" train "$deck" $small 'data.text=["text"]' "$@"
 }
 
-# Runs started together share the tokens that one of them makes, and other texts disturb neither.
+# Runs started together share the tokens that one of them makes; runs on other texts do not disturb them.
 runs_share_tokens() {
   mkdir other && sed 's/fox/cat/' text/a.txt >other/b.txt
   (
@@ -255,7 +255,7 @@ runs_share_tokens() {
   expect 0 '^2$' sh -c 'ls -A .tokens | wc -l'
 }
 
-# A process that is killed while it makes tokens, or whose disk is full, leaves nothing that a later run reads.
+# A process that is killed while it makes tokens, or whose disk is full, leaves no files that a later run would read.
 tokens_of_a_lost_run() {
   for at in 8 16; do  # in the tokenizer, in a shard
     rm -rf run .tokens
@@ -272,7 +272,7 @@ tokens_of_a_lost_run() {
   done
 }
 
-# As many units gathered ahead as the deck allows give the bits of one.
+# The largest allowed number of units gathered ahead gives the bits of one unit gathered ahead.
 prefetch_as_far_as_the_deck_allows() {
   for backend in shm mpi; do
     for units in 1 9 64; do
@@ -295,7 +295,8 @@ with_shared_memory() {
     "$kozero" train "$deck" $small 'data.text=["text"]' comm.backend=shm model.dim=256 "$@"
 }
 
-# An overbooked /dev/shm: room for the windows and not for the arrays, then not for the windows. No rank meets SIGBUS.
+# An overbooked /dev/shm, with room for the windows but not for the arrays, then not for the windows. No rank gets
+# SIGBUS.
 overbooked_shared_memory() {
   unshare --user --map-root-user --mount true 2>/dev/null || exit 77
   for mib in 1 8; do  # too small for UCX's own buffers

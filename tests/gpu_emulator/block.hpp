@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// block.hpp: one block of threads. Each warp executes a fragment at a time: lanes that are at the same instruction.
-// Lanes diverge at branches and converge at the same instruction. A program's result must not depend on when they
-// converge. With a seed, warps begin in parts, and warps and fragments are chosen at random; otherwise the fragment
+// block.hpp: one block of threads. Each warp executes one fragment (lanes at the same instruction) at a time.
+// Lanes diverge at branches and converge again at the same instruction, so that a program's result does not depend on
+// when they do. With a seed, warps begin in parts, and warps and fragments are chosen at random; otherwise the fragment
 // that is furthest behind goes first.
 #pragma once
 #include <cstdint>

@@ -4,11 +4,11 @@
 """kozero-cuda on the emulated GPU beside kozero on the host: whole runs of tiny models.
 
   emulate.py BUILD HOST sample    five runs, a minute: for CI
-  emulate.py BUILD HOST whole     every case by two seeds, tests with the label gpu_emulator too where they are built
+  emulate.py BUILD HOST whole     every case with two seeds, and the tests labeled gpu_emulator if they are built
 
 BUILD is the build folder of the preset cuda with KOZERO_GPU_EMULATOR=ON, HOST the host's kozero. A case fails if a
-program does, if the emulator reports anything, if a loss differs from the host's by more than the bound, or, where bits
-are to be equal, by anything. Prints a table: case, seed, seconds, instructions, largest relative difference of a loss.
+program fails, if the emulator reports a finding, or if a loss differs from the host's by more than the bound, which is
+0 if bits must be equal. Prints a table: case, seed, seconds, instructions, largest relative difference of a loss.
 """
 
 import argparse
@@ -28,9 +28,9 @@ train.micro_batch=2 run.steps=3""".split()
 LLAMA = "model.arch=llama model.kv_heads=2 model.ffn=128".split()
 QWEN = "model.arch=qwen3 model.kv_heads=2 model.head_dim=32 model.ffn=128".split()
 OFFLOAD = "zero.offload_optimizer=host zero.offload_mib=1 model.layers=4".split()  # more parts than buffers
-# Ten times and more what was seen beside AVX-512 products; other processors add products in another order.
+# At least ten times the differences seen with AVX-512 products. Other processors add in another order.
 BOUNDS = {"f32": 1e-6, "bf16": 5e-4, "fp16": 1e-4}
-# Keys of each run, and what the host's run has instead.
+# The keys of each run, and other keys for the host's run.
 RUNS = {
     "gpt2": [],
     "llama": LLAMA,
@@ -67,7 +67,7 @@ class Emulation:
         self.mock = build / "tests" / "distributed" / "libkozero_nccl_mock.so"
 
     def run(self, seed, *arguments, ranks=1, settings="", **environment):
-        """Output of kozero-cuda, and its thread instructions in millions."""
+        """The output of kozero-cuda, and its thread instructions in millions."""
         launch = [*self.launcher, "-n", str(ranks)] if ranks > 1 else []
         command = [HERE / "emulated.sh", self.folder, *launch, self.program, *arguments]
         more = {"KOZERO_GPU_EMULATOR": f"counts,seed={seed}{settings}{self.settings}", "OMP_NUM_THREADS": "1",
@@ -115,7 +115,7 @@ def train_case(emulation, seed, keys):
 
 
 def resume_case(emulation, seed):
-    """4 steps at once, and 2 that are continued with another order of everything: the same losses, in bits."""
+    """4 steps in one run, and 2 steps that are resumed in another order of execution: the losses have the same bits."""
     keys = [*TINY, "checkpoint.every=2", "run.steps=4"]
     _, first = emulation.run(seed, "train", DECK, *keys, "run.dir=once", settings=",exact")
     steps = sorted(pathlib.Path("once").rglob("step*2*"))
@@ -129,7 +129,7 @@ def resume_case(emulation, seed):
 
 
 def order_case(emulation, seed, keys):
-    """Threads, warps, blocks and streams in another order: the same losses, in bits."""
+    """Threads, warps, blocks and streams in another order: the losses have the same bits."""
     arguments = ["train", DECK, *TINY, *keys]
     instructions = emulation.run(0, *arguments, "run.dir=first")[1]
     instructions += emulation.run(seed + 1, *arguments, "run.dir=second", settings=",exact")[1]
@@ -139,7 +139,7 @@ def order_case(emulation, seed, keys):
 
 
 def eval_and_generate_case(emulation, seed):
-    """Of a run on the host: its validation loss, and the same text."""
+    """A run of the host, evaluated on the GPU: the same validation loss and the same text."""
     text = "data.text=" + json.dumps([str(HERE / "emulate.py")])
     keys = [*TINY, text, "data.tokenizer=bytes", "data.synthetic=false", "data.val_fraction=0.1"]
     emulation.run_host("train", DECK, *keys, "run.device=host", "run.dir=trained")
@@ -154,7 +154,7 @@ def eval_and_generate_case(emulation, seed):
 
 
 def ladder_case(emulation, seed, ranks, keys, nccl):
-    """`verify` compares the stages among each other in bits."""
+    """`verify` compares the bits of the stages."""
     environment = {"KOZERO_NCCL_LIBRARY": str(emulation.mock)} if nccl else {}
     backend = f"comm.backend={'nccl' if nccl else 'auto'}"
     verify = ["verify", DECK, *TINY, *keys, backend, "--steps", "2"]

@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The KoZeRO authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# emulated.sh FOLDER COMMAND...: runs a CUDA program, or what starts one, with the emulator that was built in FOLDER.
+# emulated.sh FOLDER COMMAND...: runs a CUDA program, or a command that starts one, with the emulator built in FOLDER.
 set -euo pipefail
 folder=$(cd "$1" && pwd)
 shift

@@ -5,10 +5,10 @@
 
   mutants.py BUILD HOST [--each 6]   HOST is the host's kozero
 
-In the PTX a barrier is left out, or a load or store goes an element too high: for each kernel test, as many barriers
-and accesses of its kernels as --each says, among those that are executed. In the host code the waits, or the records of
-an event, of one place are left out: every place that a run of emulate.py reaches. A mutant is caught if the test fails
-or the emulator reports something. Prints each mutant and how it ended."""
+In the PTX a barrier is omitted, or a load or store is one element too high: for each kernel test, --each of the
+executed barriers and --each of the accesses. In the host code the waits, or the records of an event, at one place are
+omitted, for every place that a run of emulate.py reaches. A mutant is caught if the test fails or the emulator reports
+something. Prints each mutant and how it ended."""
 
 import argparse
 import os
@@ -25,7 +25,7 @@ TESTS = (
     ("test_cross_entropy", "cross-entropy*", 23),
     ("test_element_kernels", "*", 13),
 )
-# Cases of emulate.py whose waits are left out.
+# Cases of emulate.py whose waits are omitted.
 RUNS = ("offload bf16", "stages on 2 ranks, exact true, NCCL", "stages on 2 ranks, exact false, NCCL", "checkpoint and")
 
 
@@ -35,14 +35,14 @@ def emulate(build, host, case, settings=""):
 
 
 def require_case(build, host, case):
-    """Without a mutant it passes, and there is such a case: a row below the table's header."""
+    """Whether the case exists and passes without a mutant: the table then has a row below its header."""
     done = emulate(build, host, case)
     if done.returncode or len(done.stdout.splitlines()) < 2:
         sys.exit(f"{case}: without a mutant it fails, or is not there (KOZERO_TESTS=ON?): {done.stdout[-500:]}")
 
 
 def run_without_wait(build, host, case, place):
-    """What is left out in the case; how it ended. None if the case reaches fewer places."""
+    """The omitted place of the case, and how the case ended. None if the case reaches fewer places."""
     done = emulate(build, host, case, f"skip={place}")
     if "timed out" in done.stdout:
         return f"place {place}", "caught: does not end"
@@ -72,7 +72,7 @@ def run(build, test, cases, mutant):
         return "?", "caught: does not end"
     text = done.stdout + done.stderr
     planted = re.search(r"^gpu_emulator: mutant: (.*?) of (\S+)$", text, re.M)
-    if not planted:  # its kernel, or that path of it, does not run in these cases
+    if not planted:  # these cases do not execute the kernel or that path of it
         return None, ""
     finding = re.search(r"^gpu_emulator: (?!mutant)(\w+):", text, re.M)
     how = f"caught: {finding.group(1)}" if finding else "caught: wrong values" if done.returncode else "SURVIVED"

@@ -2,13 +2,13 @@
 # SPDX-FileCopyrightText: The KoZeRO authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# test_planted.sh PROGRAM: every planted fault of planted.cu is reported with its own words, for the seeds 0, 1 and 7;
-# the sound kernels are silent. Runs in the emulator's environment (emulated.sh).
+# test_planted.sh PROGRAM: every planted fault of planted.cu is reported with its own text, for the seeds 0, 1 and 7;
+# nothing is reported for the correct kernels. Runs in the emulator's environment (emulated.sh).
 set -uo pipefail
 program=$1
 status=0
 
-# NAME and what the output must have. Some faults are only seen as a wrong value, by the program itself.
+# NAME and a text that the output must have. Some faults only give a wrong value, which the program itself reports.
 readonly kExpected='past_the_end bounds: .*0 bytes after the end of
 freed bounds: .*the freed
 unwritten uninitialized:

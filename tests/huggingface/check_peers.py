@@ -3,9 +3,9 @@
 """check_peers.py KOZERO PRINT_LOGITS FOLDER: import and export against transformers, on random models made here.
 
 For each form of make_folders.py: the imported model's logits are transformers' (relative 1e-4 of the largest), and
-what is exported from it (in one file, and in shards) loads with no code, no tensor missing or left over, with the same
-logits; 16-bit exports hold torch's own rounding; a SentencePiece model gives the library's ids, plain bytes give bytes.
-AutoTokenizer gives the ids of a tokenizer that was learned here, for all four architectures, and torch their loss.
+its exports (in one file, and in shards) load without custom code, with no missing or unused tensor and with the same
+logits; 16-bit exports have torch's rounding; a SentencePiece model gives the library's ids, plain bytes give bytes.
+For all four architectures, AutoTokenizer gives the ids of a tokenizer that KoZeRO learned, and torch the loss of eval.
 """
 import json
 import pathlib
@@ -29,7 +29,7 @@ def distance(ours, theirs):
 
 
 def loaded_logits(folder):
-    """Also says which class transformers chose, and that it found exactly its tensors."""
+    """Also returns the class that transformers chose, and checks that it found exactly its tensors."""
     model, report = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, dtype="auto")
     for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         assert not report[kind], (str(folder), kind, report[kind])
@@ -37,7 +37,7 @@ def loaded_logits(folder):
 
 
 def check_narrow(kozero, run, exported, folder):
-    """16-bit exports hold what torch rounds to, in bits, and transformers takes them as their type."""
+    """16-bit exports have the bits of torch's rounding, and transformers loads them as their type."""
     exact = load_file(exported / "model.safetensors")
     for name, dtype in (("bf16", torch.bfloat16), ("f16", torch.float16)):
         out = folder / name
@@ -50,7 +50,7 @@ def check_narrow(kozero, run, exported, folder):
 
 
 def check_sentencepiece(kozero, root):
-    """A tokenizer.model goes in and out, and transformers makes the library's ids of it."""
+    """A tokenizer.model is imported and exported, and transformers gives the library's ids with it."""
     try:
         import google.protobuf  # noqa: F401  transformers reads the model by it
         import sentencepiece
@@ -101,13 +101,13 @@ tokenizer = "bpe"
 global_batch = 4
 micro_batch = 4
 """
-# Digits, blanks, line ends and accents are where the published splits and form C differ.
+# The published splits and form C differ for digits, blanks, line ends and accents.
 WORDS = ["the quick brown fox", " in 2025 and 12345 ways", "don't we'LL I'm", "\r\n\r\n  \n\t x", "e\u0301t\u00e9",
          "  \u4f60\u597d!?...", "\u00bd \u0665\u0666", "::==>>\n\n"]
 
 
 def trained_ids(kozero, run, text, folder):
-    """The ids that KoZeRO makes of a file with the run's tokenizer, without the end-of-text before it."""
+    """KoZeRO's ids of a file with the run's tokenizer, without the end-of-text before it."""
     subprocess.run([kozero, "prepare", str(text), str(folder), "--tokenizer", str(run / "tokenizer.json"),
                     "--val-fraction", "0"], check=True, stdout=subprocess.DEVNULL)
     data = (folder / "train_000000.bin").read_bytes()
@@ -127,7 +127,7 @@ def torch_loss(folder, ids, seq):
 
 
 def check_learned(kozero, root):
-    """Tokenizers learned here: AutoTokenizer's ids are KoZeRO's, and torch's loss of these ids is eval's."""
+    """Learned tokenizers: AutoTokenizer gives KoZeRO's ids, and torch's loss of these ids is that of eval."""
     root.mkdir()
     text = root / "text.txt"
     text.write_bytes("".join(WORDS[i * i % len(WORDS)] + f" {i * 977}" for i in range(900)).encode())

@@ -5,8 +5,8 @@
   python make_folders.py FOLDER          the folders in tests/fixtures/huggingface (gpt2, llama, llama3, qwen2, qwen3); needs torch and transformers
   python make_folders.py FOLDER all      the full list of forms, for check_peers.py
 
-Each folder holds config.json, safetensors and logits.json: {"tokens": [...], "logits": [...]}, the logits behind the
-last token, in float32 on the weights as they are stored.
+Each folder holds config.json, safetensors and logits.json: {"tokens": [...], "logits": [...]}, the logits after the
+last token, in float32 with the stored weights.
 """
 import json
 import pathlib
@@ -26,7 +26,7 @@ def gpt2(**changes):
     return GPT2LMHeadModel(GPT2Config(**(shape | changes)))
 
 
-# Of 4 pairs of channels one is kept, one slowed, and two lie between; 11 tokens see the difference.
+# Of 4 pairs of channels one keeps its frequency, one is slowed, and two are between; 11 tokens show the difference.
 LLAMA3 = dict(rope_type="llama3", rope_theta=10.0, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=30)
 
@@ -52,7 +52,7 @@ def qwen3(**changes):
 
 
 def randomized(model, seed):
-    """Weights of deviation 0.2 and gains near 1, so that every tensor shows in the logits."""
+    """Weights of deviation 0.2 and gains near 1, so that the logits depend visibly on every tensor."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, weight in model.named_parameters():
@@ -70,7 +70,7 @@ def save(folder, model, dtype=torch.float32, **how):
     folder.mkdir(parents=True)
     model.to(dtype).save_pretrained(folder, **how)
     (folder / "generation_config.json").unlink(missing_ok=True)
-    # Read again: to(dtype) has rounded RoPE's frequencies too, which no file holds.
+    # Loaded again, since to(dtype) has also rounded RoPE's frequencies, which are in no file.
     stored = type(model).from_pretrained(folder, dtype=torch.float32)
     (folder / "logits.json").write_text(json.dumps(dict(tokens=TOKENS, logits=logits_of(stored))) + "\n")
 
@@ -91,7 +91,7 @@ def edit_config(folder, change):
 
 
 def old_form(config):
-    """rope_theta, rope_scaling and torch_dtype, as before transformers 5."""
+    """rope_theta, rope_scaling and torch_dtype in the form before transformers 5."""
     parameters = config.pop("rope_parameters")
     theta = parameters.pop("rope_theta")
     scaling = None if parameters["rope_type"] == "default" else parameters

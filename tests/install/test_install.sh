@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: The KoZeRO authors
 # SPDX-License-Identifier: Apache-2.0
-# test_install.sh BUILD MPIEXEC...: installs the build, moves the tree, and from there trains the quick start, and builds and
-# runs the example, which must train, save a checkpoint that the program reads, and refuse a bad deck or none.
+# test_install.sh BUILD MPIEXEC...: installs the build and moves the installed tree. There it trains the quick start,
+# and builds and runs the example, which must train, save a checkpoint that the program reads, and refuse a bad or
+# missing deck.
 set -euo pipefail
 
 build=$1

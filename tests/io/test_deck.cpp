@@ -9,6 +9,7 @@
 #include <set>
 
 #include <kozero/core/error.hpp>
+#include "io/deck/check.hpp"
 #include "io/deck/deck.hpp"
 #include "io/deck/schema.hpp"
 
@@ -181,6 +182,15 @@ TEST_CASE("what the command line chooses replaces what the file chose otherwise"
   const Deck sgd = parse_deck(with_betas, "b.toml", {"optim.kind=sgd", "optim.schedule=constant"});
   CHECK(sgd.optim.betas == OptimKeys().betas);
   CHECK(sgd.optim.min_lr == 0.0);
+}
+
+TEST_CASE("a key is read only beside the values that all its rules name") {
+  CHECK(is_read(smallest(), "optim.betas"));
+  CHECK_FALSE(is_read(smallest({"optim.kind=sgd"}), "optim.betas"));
+  CHECK(is_read(smallest({"optim.kind=sgd"}), "optim.lr"));
+  CHECK(is_read(smallest({"train.precision=fp16"}), "train.loss_scale_window"));
+  CHECK_FALSE(is_read(smallest({"train.precision=fp16", "train.loss_scale=1024"}), "train.loss_scale_window"));
+  CHECK_FALSE(is_read(smallest(), "train.loss_scale_window"));
 }
 
 TEST_CASE("the written deck reads back as the same deck and says where values came from") {

@@ -150,7 +150,7 @@ TEST_CASE("byte-pair encoding shortens what it was trained on") {
   CHECK(bpe.decode(std::vector<Token>{bpe.end_of_text()}) == "<|endoftext|>");
 }
 
-TEST_CASE("merges are learnt by count, ties by the smaller ids") {
+TEST_CASE("merges are learned by count, ties by the smaller ids") {
   const auto merges = learn_merges({{"abab", 3}, {"cd", 6}, {"x", 99}, {"yz", 1}}, 10);
   REQUIRE(merges.size() == 3);  // ab and cd occur 6 times, then (ab)(ab) 3 times; yz only once
   CHECK(merges[0] == Merge{'a', 'b'});

@@ -3,16 +3,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Registers of a thread and bytes of static shared memory of a block, for each GPU kernel of the programs.
 
-  gpu_kernels.py build/cuda/kozero-cuda build/cuda/kozero-bench-cuda           compare with gpu_kernels.txt; status 1 where
+  gpu_kernels.py build/cuda/kozero-cuda build/cuda/kozero-bench-cuda           compare with gpu_kernels.txt; status 1 if
                                                                                they differ
   gpu_kernels.py build/cuda/kozero-cuda build/cuda/kozero-bench-cuda --write   write gpu_kernels.txt anew
 
 It is always an error that a kernel spills, has a stack (unless it is named here), or is launched through constant
-memory: the host then copies its arguments before each launch and waits for the launch before. So is a KOKKOS_LAMBDA in a
-function template that the linker merges: nvcc keeps what copies such a lambda in each object file, so that another
-file's copy of the template calls a null pointer. Such templates are static. A GPU allocates registers
-in steps of 8 a thread and shared memory in steps of 128 bytes a block, so only another number of steps is a difference,
-and an error only with the table's compiler and architecture. Needs c++filt, nm and cuobjdump (of the toolkit, or from cmake/install_nvidia_wheels.sh).
+memory: the host then copies its arguments before each launch and waits for the previous launch. So is a KOKKOS_LAMBDA
+in a function template that the linker merges: the function that copies the lambda is local to each object file, so
+another file's copy of the template calls a null pointer. Such templates must be static. A GPU allocates registers in
+steps of 8 per thread and shared memory in steps of 128 bytes per block, so only another number of steps is a
+difference, and it is an error only with the table's compiler and architecture. Needs c++filt, nm and cuobjdump (of the
+toolkit, or from cmake/install_nvidia_wheels.sh).
 """
 
 import argparse
@@ -26,7 +27,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 TABLE = HERE / "gpu_kernels.txt"
 REGISTER_STEP, SHARED_STEP = 8, 128
-STACK_ALLOWED = ("rope_tables",)  # sine and cosine of large angles; computed once a run
+STACK_ALLOWED = ("rope_tables",)  # sine and cosine of large angles; computed once per run
 USAGE = re.compile(r"Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)")
 
 
@@ -47,7 +48,7 @@ def tool(name):
 
 
 def balanced(text, begin):
-    """Where the bracket that opens at text[begin] closes, behind it."""
+    """The index after the bracket that closes the one at text[begin]."""
     depth = 0
     for end in range(begin, len(text)):
         depth += (text[end] in "<({[") - (text[end] in ">)}]")
@@ -59,7 +60,7 @@ def balanced(text, begin):
 def short_name(signature):
     """"ElementUpdate<Bfloat16, 3, adamw_update<Bfloat16>::{lambda#1}>": the functor that Kokkos launches, without the
     arguments of functions and what all names have in common."""
-    signature = re.sub(r"_INTERNAL_\w+::|\(anonymous namespace\)::", "", signature)  # of one build alone
+    signature = re.sub(r"_INTERNAL_\w+::|\(anonymous namespace\)::", "", signature)  # different in each build
     begin = signature.find("<", signature.find("Kokkos::Impl::Parallel"))
     functor = signature[begin + 1 : balanced(signature, begin) - 1]
     while (begin := functor.find("(")) >= 0:

@@ -8,7 +8,7 @@
 
 namespace kozero::kernels {
 
-/// A Filled array, so many elements behind an address aligned to 16 bytes.
+/// A Filled array that begins `skipped` elements after an address aligned to 16 bytes.
 template <class T>
 class Shifted {
  public:
@@ -35,7 +35,8 @@ class Shifted {
   Filled<T> filled_;
 };
 
-/// dweight (M, N) = a^T b, where `accumulate` added to numbers, and dbias added to numbers: dy is `summed`.
+/// dweight (M, N) = a^T b, added to numbers if `accumulate`; dbias, the sum of the rows of dy, added to numbers.
+/// dy is the operand `summed`.
 template <class T>
 struct GradientCase {
   std::int64_t m, n, k;

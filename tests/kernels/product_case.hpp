@@ -13,7 +13,7 @@ namespace kozero::kernels {
 
 using reference::Filled;
 
-/// What c holds, and what a, b and the bias hold.
+/// The types of c, and of a, b and the bias.
 template <class OutType, class InType>
 struct Types {
   using Out = OutType;

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // reference.hpp: arrays and comparisons for kernel tests.
-// A Filled array is owned by the test, holds repeatable numbers, and lends the Views that kernels take.
-// central_difference is the derivative of a double function of one array along one element: what every backward is
-// compared with.
-// Kernels are tested in each storage type T: inputs are numbers that T can hold, expected values are made of them in
-// double, and outputs in T may differ by float's tolerance or, of 16 bits, by a rounding of the largest.
+// A Filled array is owned by the test, has repeatable numbers, and gives the Views that kernels take.
+// central_difference is the derivative of a double function of one array along one element, the reference for every
+// backward. Kernels are tested in each storage type T. Inputs are numbers that T represents exactly, and expected
+// values are computed from them in double. Outputs may differ by float's tolerance and, in 16 bits, by a rounding of
+// the largest.
 #pragma once
 #include <algorithm>
 #include <catch2/catch_template_test_macros.hpp>
@@ -32,14 +32,15 @@ inline constexpr double kRounding = std::is_same_v<T, float>      ? 0x1p-24
                                     : std::is_same_v<T, Bfloat16> ? 0x1p-8
                                                                   : 0x1p-11;
 
-/// The values as T holds them.
+/// The values rounded to T.
 template <class T>
 std::vector<float> stored_as(std::vector<float> values) {
   for (float& value : values) value = static_cast<float>(static_cast<T>(value));
   return values;
 }
 
-/// Repeatable numbers in [-1, 1) that T can hold, other ones for each seed. Their sums round, so order shows.
+/// Repeatable numbers in [-1, 1) that T represents exactly, different for each seed. Their sums round, so the bits of a
+/// sum depend on its order.
 template <class T = float>
 std::vector<float> numbers(std::int64_t extent, std::uint64_t seed) {
   std::vector<float> values(static_cast<std::size_t>(extent));
@@ -49,7 +50,7 @@ std::vector<float> numbers(std::int64_t extent, std::uint64_t seed) {
   return stored_as<T>(std::move(values));
 }
 
-/// Device memory with a copy to and from the host, where 16-bit values are floats.
+/// Device memory with copies to and from the host. The host has 16-bit values as floats.
 template <class T>
 class Filled {
  public:
@@ -118,7 +119,7 @@ void require_near(const std::vector<float>& got, const std::vector<Expected>& ex
   }
 }
 
-/// The same of outputs in T, `tolerance` being float's.
+/// The same for outputs in T; `tolerance` is the tolerance for float.
 template <class T, class Expected>
 void require_near_in(const std::vector<float>& got, const std::vector<Expected>& expected, double tolerance) {
   double largest = 0.0;

@@ -7,8 +7,8 @@
 NAME.json: the shape, the optimizer's numbers, the tokens (steps, B, T + 1), ten losses, and the tensors in file order.
 NAME.bin: float32, little-endian: the initial weights, the first step's gradients, the weights after ten steps, each
 tensor after tensor in that order. The names and orientations are Hugging Face's; the mathematics is written here from
-the papers, in float32 on one thread. Each run is repeated in float64, and the distance of the two is printed: it is the
-share of the test's bounds that PyTorch's own rounding takes.
+the papers, in float32 on one thread. Each run is repeated in float64, and the distance of the two is printed: this is
+the part of the test's bounds that PyTorch's own rounding uses.
 """
 import functools
 import json
@@ -66,7 +66,7 @@ def llama_shapes(config):
 
 
 def initial(shapes, seed):
-    """Weights with deviation 0.1; gains near 1 and biases near 0, so that none of their gradients is special."""
+    """Weights with deviation 0.1; gains near but not at 1 and biases near but not at 0."""
     generator = torch.Generator().manual_seed(seed)
     weights = {}
     for name, shape in shapes.items():
@@ -85,7 +85,7 @@ def attention(q, k, v):
 
 
 def stretched(frequencies, factor, low_freq_factor, high_freq_factor, original_seq):
-    """Llama 3.1's rule: by how often a pair turns within the original window."""
+    """Llama 3.1's rule, by the number of a pair's turns within the original window."""
     turns = original_seq * frequencies / (2 * math.pi)
     kept = ((turns - low_freq_factor) / (high_freq_factor - low_freq_factor)).clamp(0, 1)
     return kept * frequencies + (1 - kept) * frequencies / factor
@@ -120,7 +120,7 @@ def gpt2_logits(w, tokens):
 
 
 def llama_logits(config, w, tokens):
-    """Llama's family: a bias and a norm of q and k are there where their tensors are."""
+    """Llama's family: has a bias, and a norm of q and k, if their tensors exist."""
     head, scaling = config.get("head_dim", DIM // HEADS), config.get("rope_scaling")
 
     def norm(x, name):
@@ -168,7 +168,7 @@ def train(logits, start, tokens, clip, dtype):
 
 def distance(a, b):
     """The largest difference of two sets of tensors, as a share of each tensor's largest entry. GPT-2's key biases are
-    left out: their exact gradient is zero, so Adam divides one rounding error by another."""
+    excluded: their exact gradient is zero, so Adam divides one rounding error by another."""
     def one(name):
         difference = (a[name] - b[name]).abs()
         if name.endswith("c_attn.bias"):

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
-"""mutants.py BUILD [--every K] [--rotate N [--seed S]] [NAME ...]: breaks the protocol in known places, one at a time, and
-reports whether protocol_threads notices.
-mutants.py --check: only checks that the text of every mutant occurs exactly once in its file. Needs no build.
+"""mutants.py BUILD [--every K] [--rotate N [--seed S]] [NAME ...]: breaks the protocol in known places, one at a time,
+and reports whether protocol_threads notices. mutants.py --check: only checks that the text of every mutant occurs
+exactly once in its file. Needs no build.
 
 Each mutant is one edit of one source or header. The edited source is compiled and linked with the other objects of the
-build folder BUILD, and the test runs every K-th case with it. --rotate runs N of the mutants: those that follow from the
-seed S (default: the hours since 1970), so that later runs take other ones. Exit status 0: the test noticed every mutant, by
-a race or by a wrong number.
+build folder BUILD, and the test runs every K-th case with it. --rotate runs N of the mutants: those that follow from
+the seed S (default: the hours since 1970), so that later runs take other ones. Exit status 0: the test noticed every
+mutant, by a race or by a wrong number.
 """
 import argparse
 import json
@@ -20,7 +20,7 @@ import time
 
 SHM, MPI = "src/distributed/host/shm_communicator.cpp", "src/distributed/host/mpi_communicator.cpp"
 COUNTER = "src/distributed/host/shared_arrays.hpp"
-# Not among them: the wait in Gradients::add_lookups. Without it nothing changes here, since the back ends of this test read
+# The wait in Gradients::add_lookups is not a mutant. Without it nothing changes in this test, since its back ends read
 # peers' addends and never their sums.
 # name, file, text, replacement, sources to compile (a .cpp file: itself)
 MUTANTS = [
@@ -56,7 +56,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def stale_mutants():
-    """A line for each mutant whose text does not occur exactly once in its file: it would change nothing, or too much."""
+    """A line for each mutant whose text does not occur exactly once in its file: it would change nothing or too
+    much."""
     for name, file, text, _, _ in MUTANTS:
         count = (ROOT / file).read_text().count(text)
         if count != 1:
@@ -94,7 +95,7 @@ class Build:
         if file.endswith(".cpp"):
             (folder / "source.cpp").write_text(changed)
             sources = {file: folder / "source.cpp"}
-        else:  # found in the overlay, by its path from the root or from include/
+        else:  # a header: found in the overlay, by its path from the root or from include/
             header = folder / file.removeprefix("include/")
             header.parent.mkdir(parents=True, exist_ok=True)
             header.write_text(changed)
@@ -109,7 +110,7 @@ class Build:
 
 
 def outcome(program, every):
-    """What the test said of it."""
+    """How the test ended with the mutant."""
     command = ["env", "OMP_NUM_THREADS=1", "OMP_PROC_BIND=false", "TSAN_OPTIONS=halt_on_error=1", program, "--every", str(every)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
-# check_documents.py SOURCE: what the documents name exists: files and anchors of links, decks of inputs/, tests, deck keys.
+# check_documents.py SOURCE: the things that the documents name exist: files and anchors of links, decks of inputs/,
+# tests, deck keys.
 
 import pathlib
 import re
@@ -35,7 +36,8 @@ def unknown_decks(source, text):
 
 
 def known_tests(source, cmake):
-    """Tests and targets that CMakeLists.txt name, files of tests, and kozero_test(test_<prefix>${name}) of each file."""
+    """Tests and targets that CMakeLists.txt name, files of tests, and kozero_test(test_<prefix>${name}) of each
+    file."""
     files = {file.stem for file in source.glob("tests/**/test_*.*")}
     prefixes = set(re.findall(r"\btest_(\w+_)\$\{", cmake))
     return files | set(re.findall(r"\btest_\w+", cmake)) | {
@@ -61,7 +63,7 @@ def unknown_keys(keys, text):
 
 
 def stale_excerpts(code, text):
-    """Lines of C++ in the page that stand in no source; an excerpt leaves out what `...` stands for."""
+    """Lines of C++ in the page that are in no source; `...` in an excerpt stands for omitted code."""
     for excerpt in re.findall(r"```cpp\n(.*?)```", text, re.DOTALL):
         for line in excerpt.splitlines():
             parts = (re.sub(r"\s", "", part) for part in line.split("..."))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
-# check_layers.py SOURCE: each #include of the project's own files names a file that is there, of the same folder or of one
+# check_layers.py SOURCE: each #include of the project's own files names an existing file, of the same folder or of one
 # below it; src/<folder>/, kernels/*/host, kernels/*/cuda and the headers in PRIVATE are for their own folder alone. The
 # build runs it, so a wrong-way include does not build.
 
@@ -32,7 +32,7 @@ PRIVATE = {"io/deck/toml_keys.hpp", "io/safetensors/float_formats.hpp", "io/text
 
 
 def folder_of(path):
-    """The folder that a path from the root belongs to, and whether the path is private to it; None for what is no layer."""
+    """The folder of a path from the root, and whether the path is private to it; None if the folder is no layer."""
     parts = pathlib.PurePath(path).parts
     if parts[0] == "kernels":
         return "kernels", len(parts) > 3 or str(path) in PRIVATE

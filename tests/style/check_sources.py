@@ -101,7 +101,7 @@ def parse(source):
 
 
 def spack_specs(text):
-    """spack: specs: of an environment, by PyYAML where there is one, else by its lines (a list of one-line strings)."""
+    """spack: specs: of an environment, by PyYAML if it is installed, else by its lines (a list of one-line strings)."""
     try:
         import yaml
         return yaml.safe_load(text)["spack"]["specs"]

@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The KoZeRO authors
 """check_tidy.py SOURCE BUILD [--files N] [--seed S] [--jobs J]: clang-tidy, with the checks of .clang-tidy, on sources.
 
-All sources, or N of them that a seed draws: the seed is the hours since 1970 unless given, and the output names it. Takes
-about 4 s per source and core. A build by gcc has precompiled headers that clang cannot read: they are left out.
+All sources, or N of them chosen by a seed (default: the hours since 1970), which the output names. Takes about 4 s per
+source and core. clang cannot read a gcc build's precompiled headers, so they are removed from the commands.
 """
 
 import argparse

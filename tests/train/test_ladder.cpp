@@ -187,7 +187,7 @@ Outcome outcome_of(const TinyRun& run, const distributed::Mesh& mesh) {
 
 }  // namespace
 
-TEST_CASE("one outcome a model, precision and batch: on 1 to 7 ranks, in every stage, with uneven granules") {
+TEST_CASE("one outcome per model, precision and batch: on 1 to 7 ranks, in every stage, with uneven granules") {
   int turn = 0;
   test::Rotation rotation("one outcome", 4);
   for (const auto precision : {Precision::f32, Precision::bf16, Precision::fp16}) {

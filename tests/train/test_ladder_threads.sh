@@ -2,13 +2,13 @@
 # SPDX-FileCopyrightText: The KoZeRO authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# test_ladder_threads.sh KOZERO MPIEXEC INPUTS CASE: the ladder as users start it, on 1, 2 and 3 ranks with the default
-# number of threads, which depends on the number of ranks: all stages on all of them give the same bits. With the
-# processor's tile units, and without (KOZERO_TILE_UNITS=none), where oneDNN would choose kernels for AVX2.
+# test_ladder_threads.sh KOZERO MPIEXEC INPUTS CASE: the ladder (stages 0 to 3 give equal bits) as users start it: on 1,
+# 2 and 3 ranks with the default number of threads, which depends on the number of ranks. All give the same bits. With
+# the processor's tile units, and without (KOZERO_TILE_UNITS=none), where oneDNN would choose kernels for AVX2.
 . "$(dirname "$0")/../commands/cli_case.sh"
 unset OMP_NUM_THREADS OMP_PROC_BIND
 
-# climb OVERRIDE...: verify on 1, 2 and 3 ranks, each by a program of its own.
+# climb OVERRIDE...: verify on 1, 2 and 3 ranks, each in a separate program.
 climb() {
   local ranks
   rm -f bits

@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// collective.cpp: the parts of a call are laid out one after another, and exchanged window by window, a buffer at a
-// time.
+// collective.cpp: the parts of a call form one sequence of bytes, which is exchanged in windows of one buffer each.
 #include <algorithm>
 #include <cstring>
 
@@ -11,7 +10,7 @@
 namespace kozero::test {
 namespace {
 
-constexpr std::size_t kText = 512;  // the call's words, at the head of each buffer
+constexpr std::size_t kText = 512;  // the call's description, at the beginning of each buffer
 constexpr std::size_t kWindow = Meeting::kBytes - kText;
 
 /// The bytes [first, first + count) of a part, at `offset` in the buffers.
@@ -55,7 +54,7 @@ void add_up(const Meeting& meeting, RankOf rank_of, const Part& part, const Over
   to_device(part.receive + overlap.first, sum.data(), overlap.count);
 }
 
-/// What a rank sends, at the head of its buffer: the messages lie one after another behind it.
+/// The list of a rank's messages, at the beginning of its buffer; the messages follow it one after another.
 struct Sent {
   struct Message {
     int to;
@@ -90,7 +89,7 @@ std::string exchange(Meeting& meeting, RankOf rank_of, const std::vector<Part>& 
     if (!meeting.meet(given_up)) return "";
     const std::string different = difference(meeting, rank_of);
     if (!different.empty()) return different;
-    std::vector<std::size_t> next(static_cast<std::size_t>(rank_of.size), 0);  // of each rank's messages
+    std::vector<std::size_t> next(static_cast<std::size_t>(rank_of.size), 0);  // index of each rank's next message
     std::vector<std::size_t> offset(next.size(), 0);
     Sent theirs{};
     for (int r = 0; r < rank_of.size; ++r) {

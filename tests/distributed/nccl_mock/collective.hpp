@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// collective.hpp: what one call, or one group of calls, moves: reductions to a root and broadcasts from one, or
-// messages between two ranks, carried out together through the buffers of a meeting. Sums are in rank order.
+// collective.hpp: the data movements of one call, or one group of calls: reductions to a root and broadcasts from a
+// root, or messages between two ranks. They run together through the buffers of a meeting. Sums are in rank order.
 #pragma once
 #include <string>
 #include <vector>
@@ -15,7 +15,7 @@ struct Part {
   const char* send;
   char* receive;
   std::size_t bytes;
-  int root;  ///< of a message: the other rank
+  int root;  ///< for a message: the other rank
 
   [[nodiscard]] bool is_message() const { return kind == Kind::send || kind == Kind::receive; }
 };
@@ -25,11 +25,11 @@ struct RankOf {
   int size;
 };
 
-/// What a group of messages is called, an empty one too, so that a rank may have none.
+/// The description of a group of messages, also of an empty one, so that a rank may have none.
 inline constexpr const char* kMessages = "a group of messages";
 
-/// `call` says in words what was called: all ranks must say the same. Returns "", or how they differ; nothing is moved
-/// then. Ends early once `given_up` is true.
+/// `call` describes the call; it must be equal on all ranks. If not, moves nothing and returns the difference, else
+/// returns "". Ends early once `given_up` is true.
 std::string carry_out(Meeting& meeting, RankOf rank_of, const std::vector<Part>& parts, const std::string& call,
                       const std::atomic<bool>& given_up);
 

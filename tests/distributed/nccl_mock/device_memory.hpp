@@ -6,14 +6,14 @@
 
 namespace kozero::test {
 
-/// Runs `work(argument)` after all that is on the stream, and all that is put there later after it.
-/// The work may copy below.
+/// Runs `work(argument)` on the stream: after all earlier work, and before all later work. The work may call the copies
+/// below.
 void put_on(void* stream, void (*work)(void*), void* argument);
 
 void to_host(void* host, const void* device, std::size_t bytes);
 void to_device(void* device, const void* host, std::size_t bytes);
 
-/// nullptr where there is none.
+/// nullptr if there is no memory left.
 void* allocate(std::size_t bytes);
 void release(void* memory);
 

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // device_memory_cuda.cpp: the stream waits in hardware for a counter in host memory, which a worker thread raises when
-// the work is done. No host function is put on the stream: CUDA forbids those to wait for a thread that calls CUDA.
-// The worker copies over a stream of its own. The tests' mains set CUDA_DEVICE_MAX_CONNECTIONS=32, so that this stream
-// has its own hardware queue and is not behind one that waits, and CUDA_MODULE_LOADING=EAGER.
+// the work is done. No host function is put on the stream, since CUDA forbids host functions to wait for a thread that
+// calls CUDA. The worker copies on its own stream. The tests' mains set CUDA_DEVICE_MAX_CONNECTIONS=32, so that this
+// stream has its own hardware queue and is not behind a waiting stream, and CUDA_MODULE_LOADING=EAGER.
 #include <cuda.h>
 #include <cuda_runtime.h>
 
@@ -42,7 +42,7 @@ auto stream_wait_value() {
   return reinterpret_cast<CUresult (*)(cudaStream_t, CUdeviceptr, std::uint32_t, unsigned)>(function);
 }
 
-/// Does the work of all streams, first come, first served. It lives as long as the process.
+/// Does the work of all streams in the order of submission. Never destroyed.
 class Worker {
  public:
   Worker() {
@@ -79,7 +79,7 @@ class Worker {
   struct Work {
     void (*call)(void*);
     void* argument;
-    cudaEvent_t given;  ///< what the work reads is there
+    cudaEvent_t given;  ///< recorded when the work's inputs are complete
   };
 
   Work next() {

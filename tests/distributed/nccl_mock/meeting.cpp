@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// meeting.cpp: a shared-memory board of counters and buffers, and waits on it that polling and a flag can end.
+// meeting.cpp: a shared-memory board of counters and buffers, and waits that poll it and that a flag can end.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 
-/// Calls `done` over and over; false where `over` is true before it is.
+/// Calls `done` until it returns true. Returns false if `over` becomes true first.
 template <class Done, class Over>
 bool wait(const Done& done, const Over& over) {
   for (int look = 0; !done(); ++look) {
@@ -42,7 +42,7 @@ bool Meeting::create(const std::string& name) {
   const int file = shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR, 0600);
   if (file < 0) return false;
   const bool sized =
-      ftruncate(file, static_cast<off_t>(Board::bytes())) == 0;  // zeros; pages come when they are touched
+      ftruncate(file, static_cast<off_t>(Board::bytes())) == 0;  // zeros; pages are allocated at the first access
   close(file);
   return sized;
 }

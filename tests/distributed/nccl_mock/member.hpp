@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// member.hpp: one rank's non-blocking communicator: its start and every call is in progress until its state was queried
-// kLooks times. Then the call's work is put on the stream; before, no other call is accepted.
+// member.hpp: one rank's non-blocking communicator. Its start, and every call, is in progress until the state has been
+// queried kLooks times. Then the call's work is put on the stream. Before, no other call is accepted.
 #pragma once
 #include <optional>
 #include <set>
@@ -12,13 +12,13 @@
 
 #include "collective.hpp"
 
-/// Bytes of a GPU that NCCL would hold: of a start, and of the first call of each name.
-/// What was aborted keeps its bytes.
+/// Bytes of GPU memory that NCCL would allocate: by a start, and by the first call of each name. An aborted
+/// communicator keeps them.
 extern "C" std::atomic<std::int64_t> kozero_nccl_mock_memory;
 
 namespace kozero::test {
 
-/// `text` is what last_error() says from now on.
+/// Sets the text that last_error() returns from now on.
 distributed::nccl::Result error(distributed::nccl::Result result, const std::string& text);
 std::string last_error();
 
@@ -33,7 +33,7 @@ struct Call {
 
 class Member {
  public:
-  /// Comes to the meeting of that name; `fails`: finds an error there once all have come.
+  /// Joins the meeting of that name; `fails`: ends in an error once all ranks have joined.
   Member(const std::string& meeting, RankOf rank_of, bool fails);
   /// Waits for the work under way.
   ~Member();
@@ -42,13 +42,13 @@ class Member {
 
   [[nodiscard]] bool ok() const { return meeting_.ok(); }
   [[nodiscard]] RankOf rank_of() const { return rank_of_; }
-  /// A call named so will be asked for.
+  /// Announces a call of this name.
   void connect(const std::string& name);
-  /// Goes on at the next looks.
+  /// Makes the call in progress; the next queries of the state continue it.
   distributed::nccl::Result ask(std::optional<Call> call);
   [[nodiscard]] bool in_progress() const { return looks_left_ > 0; }
   distributed::nccl::Result look();
-  /// The work under way ends without the others.
+  /// Ends the work under way without waiting for the other ranks.
   void give_up();
 
  private:
@@ -65,7 +65,7 @@ class Member {
   std::atomic<distributed::nccl::Result> error_ = distributed::nccl::kSuccess;
   int looks_left_ = kLooks;
   std::optional<Call> asked_;
-  std::set<std::string> names_;  // of calls there were
+  std::set<std::string> names_;  // the names of earlier calls
   std::int64_t memory_ = 0;
 };
 

@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // nccl_mock.cpp: a library with the calls of NCCL that KoZeRO makes, for tests: ranks of one node, with or without a
-// GPU, and several on one GPU. It is opened where KOZERO_NCCL_LIBRARY names it. Work is put on the given stream and
-// ordered by it alone. It holds callers to NCCL's rules. A misuse that one rank can see returns an error; ranks that
-// call different things find an asynchronous error, where NCCL would hang or mix their data up. Sums are in rank order,
-// so that mpi gives the same bits.
-//   KOZERO_NCCL_MOCK_VERSION  the version it claims (22809 unless set)
-//   KOZERO_NCCL_MOCK_START    "absent": a rank that does not come to the communicator's start; "fails": it errs there
+// GPU, and several on one GPU. KOZERO_NCCL_LIBRARY is its path. Work is put on the given stream, which alone orders it.
+// The mock checks NCCL's rules. A misuse that one rank can see returns an error. If ranks call different functions,
+// they find an asynchronous error; NCCL would hang or mix up their data. Sums are in rank order, so that mpi gives the
+// same bits.
+//   KOZERO_NCCL_MOCK_VERSION  the version that it reports (default 22809)
+//   KOZERO_NCCL_MOCK_START    "absent": this rank does not join the communicator's start; "fails": the start fails
 #include <unistd.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ std::set<Member*> members;  // not destroyed
 
 thread_local int group_depth = 0;
 thread_local std::vector<Call> group;
-thread_local Member* last_member = nullptr;  // that this thread called
+thread_local Member* last_member = nullptr;  // the member of this thread's last call
 thread_local Stream last_stream = nullptr;
 
 Member* member_of(Comm comm) {
@@ -61,11 +61,11 @@ Result submit(Comm comm, Stream stream, const std::string& words, const std::vec
   return kSuccess;
 }
 
-/// All of a group as one call.
+/// The calls of a group as one call.
 Result launch_group() {
   std::vector<Call> calls = std::move(group);
   group.clear();
-  // All ranks meet: one without a message comes too.
+  // All ranks meet, also those without a message.
   if (calls.empty()) return last_member->ask(Call{last_member, last_stream, {}, kozero::test::kMessages});
   const auto is_message = [](const Call& call) { return call.parts.front().is_message(); };
   const auto messages = static_cast<std::size_t>(std::ranges::count_if(calls, is_message));
@@ -89,7 +89,7 @@ std::string words_of(const char* what, std::size_t count, DataType type, int roo
 
 std::size_t size_of(DataType type) { return type == kFloat32 ? sizeof(float) : 1; }
 
-/// "" or what is wrong.
+/// The problem, or "".
 std::string wrong(Comm comm, DataType type, int root, bool adds, ReduceOp op = kSum) {
   const Member* member = member_of(comm);
   if (type != kFloat32 && type != kUint8) return "the mock knows float32 and uint8";

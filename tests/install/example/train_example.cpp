@@ -24,7 +24,7 @@ void train(const kozero::distributed::Environment& environment, const kozero::io
   const auto comm =
       distributed::make_communicator(deck.comm.backend, environment.world(), ledger, train::communicator_options(deck));
 
-  // What the deck means on these ranks, and its data.
+  // The deck's settings for these ranks, and its data.
   const auto seq = train::model_config(deck, data::vocab_of(deck)).seq;
   const data::DataSet data = data::open_data(deck, seq, *comm);
   const train::Settings settings = train::settings_of(deck, environment.size(), data.vocab, data.train->num_samples());
