@@ -271,8 +271,8 @@ lacks_deck() {
 name_decks() {
   local deck
   say "$1: give a deck, such as ./kozero.sh $1 inputs/quickstart.toml; the decks of inputs/ are"
-  for deck in "$kRoot"/inputs/*.toml; do
-    printf '  %-25s %s\n' "inputs/$(basename "$deck")" "$(sed -n '1s/^# [^ ]*: //p' "$deck")" >&2
+  for deck in "$kRoot"/inputs/*.toml "$kRoot"/inputs/demos/*.toml; do
+    printf '  %-30s %s\n' "${deck#"$kRoot/"}" "$(sed -n '1s/^# [^ ]*: //p' "$deck")" >&2
   done
 }
 

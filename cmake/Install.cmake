@@ -10,9 +10,6 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 install(DIRECTORY inputs DESTINATION ${CMAKE_INSTALL_DATADIR}/kozero)
-# What the decks train on: the text of this tree. A deck's relative paths are found in the folder above its own.
-install(DIRECTORY src include kernels io tests DESTINATION ${CMAKE_INSTALL_DATADIR}/kozero PATTERN __pycache__ EXCLUDE)
-install(FILES README.md DESTINATION ${CMAKE_INSTALL_DATADIR}/kozero)
 install(DIRECTORY tests/install/example DESTINATION ${CMAKE_INSTALL_DATADIR}/kozero)
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES README.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -7,7 +7,7 @@ change a bit.
   tests/pinned_runs.py record pinned.json            before the change: writes them
   tests/pinned_runs.py compare pinned.json           after it: status 1 and the first difference if any
 
---program names the program (default: build/release/kozero), --only a part of a case's name. The decks train on this
+--program names the program (default: build/release/kozero), --only a part of a case's name. The runs train on this
 repository's own text at the recorded commit. Bits depend on the processor: record and compare on one machine.
 """
 
@@ -23,23 +23,23 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TEXT = ["README.md", "src", "include", "kernels", "io"]
 STEPS = {"quickstart": 60}
-# Decks, with the precisions in which they run.
-DECKS = {
-    "quickstart": ["f32", "bf16", "fp16"],
-    "stage0": ["f32"],
-    "stage1": ["f32"],
-    "stage2": ["f32"],
-    "stage3": ["f32", "bf16", "fp16"],
-    "llama": ["f32", "bf16", "fp16"],
-    "qwen3": ["f32", "bf16"],
+# Jobs by name: a deck in inputs/ with overrides, and the precisions in which it runs.
+JOBS = {
+    "quickstart": (["quickstart.toml"], ["f32", "bf16", "fp16"]),
+    "stage0": (["stages.toml", "zero.stage=0"], ["f32"]),
+    "stage1": (["stages.toml", "zero.stage=1"], ["f32"]),
+    "stage2": (["stages.toml", "zero.stage=2"], ["f32"]),
+    "stage3": (["stages.toml", "zero.stage=3"], ["f32", "bf16", "fp16"]),
+    "llama": (["demos/llama.toml"], ["f32", "bf16", "fp16"]),
+    "qwen3": (["demos/qwen3.toml"], ["f32", "bf16"]),
 }
 
 
 def cases():
-    for deck, precisions in DECKS.items():
+    for job, (_, precisions) in JOBS.items():
         for precision in precisions:
             for ranks in (1, 2, 3):
-                yield f"{deck} {precision} {ranks}", deck, precision, ranks
+                yield f"{job} {precision} {ranks}", job, precision, ranks
 
 
 def hash_of_values(safetensors):
@@ -53,17 +53,18 @@ def hash_of_values(safetensors):
     return digest.hexdigest()
 
 
-def run(program, deck, precision, ranks, text, folder):
+def run(program, job, precision, ranks, text, folder):
     """A run's results: one line of text per step, and a hash of the final weights."""
     out = folder / "run"
-    steps = STEPS.get(deck, 20)
+    steps = STEPS.get(job, 20)
+    deck, *overrides = JOBS[job][0]
     keys = [f"run.dir={out}", f"run.steps={steps}", f"train.precision={precision}", "train.eval_every=0"]
     keys += ["data.text=" + json.dumps([str(text / name) for name in TEXT]), "checkpoint.every=0"]
     environment = dict(os.environ, OMP_NUM_THREADS="1", OMP_PROC_BIND="false")
-    command = ["mpiexec", "-n", str(ranks), program, "train", ROOT / "inputs" / f"{deck}.toml", *keys]
+    command = ["mpiexec", "-n", str(ranks), program, "train", ROOT / "inputs" / deck, *overrides, *keys]
     done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
     if done.returncode != 0:
-        sys.exit(f"pinned_runs: {deck} {precision} on {ranks} ranks ended with status {done.returncode}:\n{done.stderr}")
+        sys.exit(f"pinned_runs: {job} {precision} on {ranks} ranks ended with status {done.returncode}:\n{done.stderr}")
     lines = []
     for line in (out / "metrics.jsonl").read_text().splitlines():
         step = json.loads(line)
@@ -105,11 +106,11 @@ def main():
     different = 0
     with tempfile.TemporaryDirectory() as folder:
         text = text_of(recorded["text"], pathlib.Path(folder) / "text")
-        for name, deck, precision, ranks in cases():
+        for name, job, precision, ranks in cases():
             if options.only not in name or (options.action == "compare" and name not in recorded["runs"]):
                 continue
             with tempfile.TemporaryDirectory(dir=folder) as work:
-                got = run(options.program.resolve(), deck, precision, ranks, text, pathlib.Path(work))
+                got = run(options.program.resolve(), job, precision, ranks, text, pathlib.Path(work))
             if options.action == "record":
                 recorded["runs"][name] = got
                 print(f"{name}: {len(got['steps'])} steps", flush=True)

@@ -51,10 +51,7 @@ void note_repetition(const Given& given, Deck& deck) {
 bool is_shape_of(const Preset& preset, const std::string& key) {
   static const std::set<std::string> kSizes = {"model.layers",   "model.dim",      "model.heads",
                                                "model.kv_heads", "model.head_dim", "model.ffn"};
-  static const std::set<std::string> kOfTraining = {"model.preset", "model.init", "model.seq", "model.dropout",
-                                                    "model.vocab_block"};
-  if (preset.is_for_any_arch()) return kSizes.count(key) != 0;
-  return section_of(key) == "model" && kOfTraining.count(key) == 0;
+  return preset.is_for_any_arch() ? kSizes.count(key) != 0 : is_of_shape(key);
 }
 
 /// A preset on the command line replaces the whole shape that the file gives. The file's other keys stay.

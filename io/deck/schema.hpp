@@ -107,6 +107,9 @@ const DeckRow* find_row(const std::string& key);
 std::string section_of(const std::string& key);
 std::string name_of(const std::string& key);
 
+/// Whether a published preset defines the key.
+bool is_of_shape(const std::string& key);
+
 /// The sections in order, and the names of a section's keys.
 std::vector<std::string> deck_sections();
 std::vector<std::string> names_in(const std::string& section);

@@ -227,6 +227,12 @@ std::string section_of(const std::string& key) { return key.substr(0, key.find('
 
 std::string name_of(const std::string& key) { return key.substr(key.find('.') + 1); }
 
+bool is_of_shape(const std::string& key) {
+  static const std::array kOfTraining = {"model.preset", "model.init", "model.seq", "model.dropout",
+                                         "model.vocab_block"};
+  return section_of(key) == "model" && std::find(kOfTraining.begin(), kOfTraining.end(), key) == kOfTraining.end();
+}
+
 std::vector<std::string> deck_sections() {
   std::vector<std::string> sections;
   for (const auto& row : deck_schema()) {

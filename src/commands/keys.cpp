@@ -1,13 +1,16 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// keys.cpp: the commands `keys`, which prints a deck's keys, and `completion`, which prints scripts for bash and zsh.
-// The scripts are made from the commands' own options and the deck's table of keys.
+// keys.cpp: the commands `keys`, which prints a deck's keys, as a list or as a deck, and `completion`, which prints
+// scripts for bash and zsh, made from the commands' own options and the deck's table of keys.
 #include <fmt/format.h>
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
 
 #include <kozero/commands/commands.hpp>
 #include <kozero/core/error.hpp>
@@ -92,6 +95,70 @@ nlohmann::ordered_json json_of(const std::vector<io::DeckRow>& rows) {
   }
   return {{"keys", list}};
 }
+
+/// Keys that every run gives: the values that make the deck of `keys --deck` complete.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kExamples = {{
+    {"run.steps", "1000"},
+    {"model.preset", "\"tiny\""},
+    {"data.text", "[\"inputs/text/persuasion.txt\"]"},
+    {"train.global_batch", "16"},
+}};
+
+/// "" if there is none.
+std::string_view example_of(const io::DeckRow& row) {
+  const auto found = std::ranges::find(kExamples, row.key, [](const auto& each) { return each.first; });
+  return found == kExamples.end() ? "" : found->second;
+}
+
+/// A key as a line of a deck. A key whose default is not a value ("#threads ="), or that presets define, is commented
+/// out.
+std::string assignment(const io::DeckRow& row) {
+  const std::string name = io::name_of(row.key);
+  if (const auto example = example_of(row); !example.empty()) return fmt::format("{} = {}", name, example);
+  if (!row.default_text.empty()) return "#" + name + " =";
+  return fmt::format("{}{} = {}", io::is_of_shape(row.key) ? "#" : "", name, io::default_of(row));
+}
+
+/// "seed of initial weights (integer >= 0)"; also the default, if the assignment does not say it.
+std::string remark(const io::DeckRow& row) {
+  const bool shows_default = !row.default_text.empty() || !example_of(row).empty();
+  std::string text = fmt::format("{} ({}{})", row.help, io::accepted_values(row),
+                                 shows_default ? "; default: " + io::default_of(row) : "");
+  for (const auto& column : io::columns_in_words(row)) {
+    text += fmt::format("; {}: {} ({}; default: {})", io::name_of(column.key.substr(column.key.find('[') + 2)),
+                        column.help, column.accepted, column.default_text);
+  }
+  return text;
+}
+
+/// The rows as a deck: assignments on the left, remarks on the right. Reading it gives the defaults and kExamples.
+std::string deck_of(const std::vector<io::DeckRow>& rows) {
+  constexpr std::size_t kColumn = 32;
+  constexpr std::size_t kDeckWidth = 120;
+  const std::string margin = std::string(kColumn, ' ') + "# ";
+  std::string text;
+  std::string section;
+  for (const auto& row : rows) {
+    if (io::section_of(row.key) != section) {
+      section = io::section_of(row.key);
+      text += "\n[" + section + "]\n";
+    }
+    const std::string left = assignment(row);
+    text += left + (left.size() < kColumn ? std::string(kColumn - left.size(), ' ') : "\n" + margin.substr(0, kColumn));
+    std::string right = "# " + program::folded(remark(row), 0, 0, kDeckWidth - margin.size());
+    for (auto end = right.find('\n'); end != std::string::npos; end = right.find('\n', end + 1)) {
+      right.insert(end + 1, margin);
+    }
+    text += right + "\n";
+  }
+  return text;
+}
+
+constexpr const char* kDeckHeading =
+    R"toml(# all_keys.toml: every key of a deck with its default. `kozero keys --deck` prints it.
+# Behind each key are its meaning and, in parentheses, the accepted values. A line that begins with # has a key that is
+# not given here. The keys that a run needs have examples: run.steps, model.preset, data.text and train.global_batch.
+)toml";
 
 /// The words to complete, shared by both shells' scripts, which differ in counting words and offering matches.
 constexpr const char* kWords = R"sh(# Completion of kozero and kozero.sh in {0}; made by `kozero completion {0}`.
@@ -184,9 +251,11 @@ void keys(const distributed::Environment& environment, const Arguments& argument
   OptionParser parser("keys");
   std::string word;
   bool all = false;
+  bool as_deck = false;
   JsonOutput json;
   parser.add("word", word);
   parser.add_flag("--all", all, "all keys, not only those that a first reader needs");
+  parser.add_flag("--deck", as_deck, "a deck with all keys, or those of the section or word, and their defaults");
   json.add_to(parser);
   parser.parse(arguments);
   if (environment.rank() != 0) return;
@@ -199,6 +268,10 @@ void keys(const distributed::Environment& environment, const Arguments& argument
                 Error::Seen::by_all_ranks);
   }
   if (json.is_asked()) return json.print(json_of(rows));
+  if (as_deck) {
+    std::cout << (word.empty() ? kDeckHeading : "") << deck_of(rows);
+    return;
+  }
   const std::size_t total = io::deck_schema().size();
   if (word.empty() && !all) std::erase_if(rows, [](const io::DeckRow& row) { return !row.is_first; });
   std::cout << lines_of(rows);

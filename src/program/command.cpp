@@ -20,9 +20,9 @@ const std::vector<Command>& all_commands() {
       {"plan", "DECK [section.key=value ...]", "memory, traffic and time of each ZeRO stage, and what to change",
        "plan inputs/gpt2_124m.toml --ranks 8"},
       {"eval", kTrained + " [section.key=value ...]", "loss, perplexity and bits per byte of trained weights",
-       "eval runs/quickstart data.text=LICENSE", true},
+       "eval runs/quickstart data.text=inputs/text/alice.txt", true},
       {"generate", kTrained + " [data.tokenizer=FILE]", "continue a text with trained weights",
-       "generate runs/quickstart --prompt '#include' --tokens 200", true},
+       "generate runs/quickstart --prompt 'She had' --tokens 200", true},
       {"plot", "RUN...", "draw loss, validation, learning rate and gradient norm of runs",
        "plot runs/quickstart runs/quickstart-2 --out loss.svg", false, "", true},
       {"inspect", "CHECKPOINT | RUN | WEIGHTS", "contents, statistics, verification and differences of checkpoints",
@@ -45,8 +45,8 @@ const std::vector<Command>& all_commands() {
 const std::vector<Command>& benchmarks() {
   static const std::string kDeck = "DECK [section.key=value ...]";
   static const std::vector<Command> kBenchmarks = {
-      {"bench checkpoint", kDeck, "saving beside plain writing and copying", "bench checkpoint inputs/synthetic.toml",
-       true, "--runs --json KEYS"},
+      {"bench checkpoint", kDeck, "saving beside plain writing and copying",
+       "bench checkpoint inputs/demos/synthetic.toml", true, "--runs --json KEYS"},
       {"bench kernels", kDeck, "every kernel of a step beside the best product and a stream",
        "bench kernels inputs/gpt2_124m.toml --runs 3", true, "--runs --json KEYS"},
       {"bench step", kDeck, "where the time of training steps goes, and what is idle",

@@ -274,13 +274,13 @@ void OptionParser::add_flag(const std::string& name, std::function<void()> given
 
 void OptionParser::allow_extras() { app_->allow_extras(); }
 
-std::string folded(const std::string& text, std::size_t column, std::size_t indent) {
+std::string folded(const std::string& text, std::size_t column, std::size_t indent, std::size_t width) {
   std::string lines;
   bool at_start = true;
   for (std::size_t first = 0; first < text.size();) {
     const std::size_t end = std::min(text.find(' ', first), text.size());
     const std::size_t extent = end - first;
-    if (!at_start && column + 1 + extent > kWidth) {
+    if (!at_start && column + 1 + extent > width) {
       lines += "\n" + std::string(indent, ' ');
       column = indent;
     } else if (!at_start) {

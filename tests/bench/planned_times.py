@@ -13,9 +13,8 @@ import sys
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BASE = [os.path.join(ROOT, "inputs/gpt2_124m.toml"), f'data.text=["{ROOT}/src"]', "data.tokenizer=bytes", "run.steps=4",
-        "train.eval_every=0", "train.eval_batches=1", "checkpoint.every=0", "model.layers=4", "model.vocab=8192",
-        "train.global_batch=4"]
+BASE = [os.path.join(ROOT, "tests/bench/gpt2_124m_f32.toml"), "run.steps=4", "run.threads=1", "model.layers=4",
+        "model.vocab=8192", "train.global_batch=4"]
 DECKS = [
     (1, 0, "run.threads=2 train.micro_batch=4"),
     (1, 0, "run.threads=2 train.micro_batch=4 train.precision=bf16"),

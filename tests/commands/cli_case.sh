@@ -60,9 +60,12 @@ make_text() {
   for i in $(seq 1 400); do echo "line $i: the quick brown fox jumps over the lazy dog, again and again."; done >text/a.txt
 }
 
-small="run.steps=12 run.dir=run model.layers=1 model.dim=16 model.heads=2 model.seq=16
+# A tiny job from the quick start's deck, and GPT-2 124M with a short context.
+small="run.steps=12 run.dir=run model.layers=1 model.dim=16 model.heads=2 model.seq=16 data.tokenizer=bytes
        train.global_batch=6 train.micro_batch=2 train.eval_every=5 optim.warmup_steps=2 log.every=4"
 tiny="$small data.text=[\"text\"]"
+gpt2=("$inputs/../tests/bench/gpt2_124m_f32.toml" model.vocab=50257 run.ranks=2 run.threads=1 train.global_batch=8
+      train.micro_batch=1 zero.stage=1)
 
 run_case() {
   "$case"

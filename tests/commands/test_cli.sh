@@ -56,7 +56,7 @@ verify_agrees() {
   expect 0 '^ +3 +3 .* equal$' cat table.txt
   expect 2 '--ranks: 4 ranks are needed and 2 started: mpiexec -n 4 .*verify' on 2 verify "$inputs/quickstart.toml" \
     $tiny --ranks 4
-  expect 2 'each number of ranks trains on another batch' on 2 verify "$inputs/synthetic.toml" --ranks 1,2
+  expect 2 'each number of ranks trains on another batch' on 2 verify "$inputs/demos/synthetic.toml" --ranks 1,2
 }
 
 bpe() {
@@ -75,7 +75,7 @@ bpe() {
 }
 
 linear_demo() {
-  expect 0 'largest' on 2 train "$inputs/linear_demo.toml" run.dir=run
+  expect 0 'largest' on 2 train "$inputs/demos/linear_demo.toml" run.dir=run
   expect 0 'stage 2 on 2 ranks' cat run/log.txt
 }
 
@@ -125,10 +125,10 @@ refusals() {
   expect 2 'ranks 0 and 1 disagree on run.seed: 1 and 2' $mpiexec -n 1 "$kozero" train "$inputs/quickstart.toml" : \
     -n 1 "$kozero" train "$inputs/quickstart.toml" run.seed=2
   expect 3 'missing' on 2 train "$inputs/quickstart.toml" 'data.text=["missing"]'
-  expect 2 '[GM]iB per rank .[0-9.]+ [GM]iB of [a-z]+. and [0-9.]+ [GM]iB are available; nothing fits: use more ranks' "$kozero" train "$inputs/gpt2_124m.toml" model.preset=llama-13b
+  expect 2 '[GM]iB per rank .[0-9.]+ [GM]iB of [a-z]+. and [0-9.]+ [GM]iB are available; nothing fits: use more ranks' "$kozero" train "${gpt2[@]}" model.preset=llama-13b
   expect 2 'no trained weights' "$kozero" eval text
   expect 3 'weights.h5' sh -c "mkdir bad && cp '$inputs/quickstart.toml' bad/deck.toml && echo junk >bad/weights.h5 && '$kozero' eval bad"
-  expect 4 'run' "$kozero" train "$inputs/linear_demo.toml" run.dir=/proc/run
+  expect 4 'run' "$kozero" train "$inputs/demos/linear_demo.toml" run.dir=/proc/run
   # shellcheck disable=SC2086
   expect 2 'comm.backend = nccl: this program was built for CPUs' on 2 train "$inputs/quickstart.toml" $tiny comm.backend=nccl run.dir=refused
   expect 2 'refused' ls -d refused
@@ -155,7 +155,7 @@ bf16() {
   expect 0 'h.0.attn.c_attn.weight Dataset \{16, 48\}' h5ls -r run/step_000000012/state.h5
   expect 0 'Type: *native float' h5ls -v run/step_000000012/state.h5/parameters/ln_f.weight
   expect 0 'validation   loss' "$kozero" eval run
-  expect 0 'states by formula, bf16' "$kozero" plan "$inputs/gpt2_124m.toml" train.precision=bf16 --ranks 8
+  expect 0 'states by formula, bf16' "$kozero" plan "${gpt2[@]}" train.precision=bf16 --ranks 8
 }
 
 # fp16 with its loss scale: printed, in the metrics, saved and restored.
@@ -183,35 +183,35 @@ on_several_nodes() {
     "$inputs/quickstart.toml" $tiny
   lines 1 'auto takes mpi'
   expect 0 '"backend":"mpi".*"communication":16781824,' env MPIR_CVAR_NOLOCAL=1 $mpiexec -n 2 "$kozero" plan \
-    "$inputs/gpt2_124m.toml" --ranks 2 --json
+    "${gpt2[@]}" --ranks 2 --json
 }
 
 plan_fits() {
-  expect 0 'lowest stage within' "$kozero" plan "$inputs/gpt2_124m.toml" --ranks 8
+  expect 0 'lowest stage within' "$kozero" plan "${gpt2[@]}" --ranks 8
   also '^assumed: comm.backend = auto takes shm, all ranks being on one node$'
-  expect 0 'parameters on 8 ranks' "$kozero" plan "$inputs/gpt2_124m.toml" comm.backend=nccl --ranks 8
+  expect 0 'parameters on 8 ranks' "$kozero" plan "${gpt2[@]}" comm.backend=nccl --ranks 8
   lines 0 '^assumed'
-  expect 0 '"backend":"shm","stages":.*"stage":3,"ranks":8' "$kozero" plan "$inputs/gpt2_124m.toml" --ranks 8 --json
-  expect 0 '^    8 shm        full +[0-9.]+.? +[0-9.]+.? +[0-9.]+. +[0-9.]+[*]' "$kozero" plan "$inputs/gpt2_124m.toml" \
+  expect 0 '"backend":"shm","stages":.*"stage":3,"ranks":8' "$kozero" plan "${gpt2[@]}" --ranks 8 --json
+  expect 0 '^    8 shm        full +[0-9.]+.? +[0-9.]+.? +[0-9.]+. +[0-9.]+[*]' "$kozero" plan "${gpt2[@]}" \
     --ranks 1,8 --memory 2GiB
   also '^1 rank: fits with zero.offload_optimizer=disk .[0-9.]+ GiB per rank, [0-9.]+ [GM]iB to spare, and [0-9.]+ [GM]iB of disk, [0-9.]+ m?s per step.'
   also '^8 ranks: fits'
-  expect 0 '^limited by +products' "$kozero" plan "$inputs/gpt2_124m.toml" --ranks 2
+  expect 0 '^limited by +products' "$kozero" plan "${gpt2[@]}" --ranks 2
   also '^rates: [0-9]+ GFLOP/s of products and [0-9.]+ GB/s of memory on [0-9]+ threads? here; a rank has 1$'
-  expect 0 '^rates: H100: half of the published peak, 34 TFLOP/s' "$kozero" plan "$inputs/gpt2_124m.toml" --ranks 8 --device h100
+  expect 0 '^rates: H100: half of the published peak, 34 TFLOP/s' "$kozero" plan "${gpt2[@]}" --ranks 8 --device h100
   also '^behind it: communication +[0-9.]+'
   also '^assumed: comm.backend = auto takes nccl'
-  expect 0 '"fits":.*"ranks":8,"fits":true,"overrides":' "$kozero" plan "$inputs/gpt2_124m.toml" --ranks 1,8 \
+  expect 0 '"fits":.*"ranks":8,"fits":true,"overrides":' "$kozero" plan "${gpt2[@]}" --ranks 1,8 \
     --memory 2GiB --json
-  expect 2 '"2"; accepted: a size from 1 B to .*, such as 48GB or 512MiB' "$kozero" plan "$inputs/gpt2_124m.toml" --memory 2
-  expect 0 'parameters on 2 ranks' on 2 plan "$inputs/gpt2_124m.toml" --ranks 2
+  expect 2 '"2"; accepted: a size from 1 B to .*, such as 48GB or 512MiB' "$kozero" plan "${gpt2[@]}" --memory 2
+  expect 0 'parameters on 2 ranks' on 2 plan "${gpt2[@]}" --ranks 2
   lines 0 '^assumed'
   expect 0 '^2$' "$kozero" ranks train "$inputs/quickstart.toml"
   expect 0 'zero.stage' "$kozero" keys
   expect 0 'usage: kozero COMMAND' "$kozero" help
   make_text
   # shellcheck disable=SC2086
-  expect 2 "checkpoint.staging_mib = 1: a rank's share of the state needs 11 MiB; accepted are that and more" on 2 train \
+  expect 2 "checkpoint.staging_mib = 1: a rank's share of the state needs 12 MiB; accepted are that and more" on 2 train \
     "$inputs/quickstart.toml" 'data.text=["text"]' checkpoint.every=5 checkpoint.staging_mib=1
   expect 0 '^usage: kozero train DECK' on 2 train --help
   on_several_nodes
@@ -220,12 +220,12 @@ plan_fits() {
 benches() {
   # shellcheck disable=SC2086
   expect 0 'medians of the ratios: a save has [0-9.]+ of the speed of plain writing' on 2 bench checkpoint \
-    "$inputs/synthetic.toml" run.dir=bench-run --runs 2 --json
+    "$inputs/demos/synthetic.toml" run.dir=bench-run --runs 2 --json
   also '"save_over_write":[0-9.]+,"stall_over_copy":[0-9.]+}$'
   expect 0 '^0$' sh -c 'ls -d bench-run* 2>/dev/null | wc -l'
   local shape="model.layers=1 model.dim=16 model.heads=2 model.seq=16 train.micro_batch=2"
   # shellcheck disable=SC2086
-  expect 0 'ms in all for the kernels of a step; shares are of [0-9.]+ GFLOP/s' "$kozero" bench kernels "$inputs/synthetic.toml" \
+  expect 0 'ms in all for the kernels of a step; shares are of [0-9.]+ GFLOP/s' "$kozero" bench kernels "$inputs/demos/synthetic.toml" \
     $shape --runs 2 --json
   also '^mlp up to weights +32 x 64 x 16 +2 .* GFLOP/s +[0-9]+ %( +[0-9.]+x)?$'
   also '^step share = .* GFLOP / .* ms / .* GFLOP/s = [0-9.]+ %$'
@@ -233,18 +233,18 @@ benches() {
   also '^adamw .* GB/s +[0-9]+ %$'
   also '^{"kernels":\[{"kernel":"stream probe a = b \+ s c",.*"share":1.0},.*}\]}$'
   # shellcheck disable=SC2086
-  expect 0 '^rope forward, backward +32 x 24 .* GB/s' "$kozero" bench kernels "$inputs/synthetic.toml" $shape model.arch=llama \
+  expect 0 '^rope forward, backward +32 x 24 .* GB/s' "$kozero" bench kernels "$inputs/demos/synthetic.toml" $shape model.arch=llama \
     model.kv_heads=1 --runs 1
   also '^attention backward +B 2 H 2 KV 1 T 16 D 8 '
   # shellcheck disable=SC2086
-  expect 0 'per micro-step, bf16, ' "$kozero" bench kernels "$inputs/synthetic.toml" $shape train.precision=bf16 --runs 1
+  expect 0 'per micro-step, bf16, ' "$kozero" bench kernels "$inputs/demos/synthetic.toml" $shape train.precision=bf16 --runs 1
   # shellcheck disable=SC2086
-  expect 0 '^step share = ' "$kozero" bench kernels "$inputs/synthetic.toml" $shape run.products=library --runs 1
+  expect 0 '^step share = ' "$kozero" bench kernels "$inputs/demos/synthetic.toml" $shape run.products=library --runs 1
   lines 0 'product probe'
-  expect 2 'bench kernels: model.arch = linear' "$kozero" bench kernels "$inputs/linear_demo.toml" --runs 1
+  expect 2 'bench kernels: model.arch = linear' "$kozero" bench kernels "$inputs/demos/linear_demo.toml" --runs 1
   # A layer has 4 products in forward and 8 in backward, the head 3. The deck has 2 micro-steps.
   # shellcheck disable=SC2086
-  expect 0 '^kozero::matmul +30.0 ' on 2 bench step "$inputs/synthetic.toml" $shape zero.stage=2 --runs 3 --json
+  expect 0 '^kozero::matmul +30.0 ' on 2 bench step "$inputs/demos/synthetic.toml" $shape zero.stage=2 --runs 3 --json
   also '^in calls of reduce_scatter +6.0 '
   also '^[0-9.]+ ms per step \([0-9]+ tokens/s over all ranks\), .* = [0-9.]+ %$'
   also '^{"kernels":\[{"kernel":"kozero::.*"idle_share":0.[0-9]+,'
@@ -252,7 +252,7 @@ benches() {
   cp out.txt step.txt
   expect 0 '^as long as they say$' awk '/^(kozero::|copy|Kokkos::)/ { sum += $(NF - 2) }
     / ms per step \(/ { total = $10; if (sum > total - 0.2 && sum < total + 0.2 && total < $1) print "as long as they say" }' step.txt
-  expect 0 '^kozero::adamw_update ' "$kozero" bench step "$inputs/synthetic.toml" $shape --runs 1
+  expect 0 '^kozero::adamw_update ' "$kozero" bench step "$inputs/demos/synthetic.toml" $shape --runs 1
   expect 0 '^ +2 shm +shared windows, added in rank order( +[0-9.]+){5}$' on 2 bench collectives --size 1MiB,2MiB --runs 2 --json
   also '^{"collectives":\[{"mib":1.0,"ranks":2,"backend":"MPI.s own",.*"over_mpi":1.0},.*}\]}$'
   lines 8 '^ +[12] (MPI.s own|mpi|shm) '

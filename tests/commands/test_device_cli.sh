@@ -25,8 +25,8 @@ with_gpus() {
 hand_over() {
   make_cuda_program
   local deck="$inputs/quickstart.toml"
-  sed 's/^device *=.*/device = "host"/' "$deck" >host.toml
-  sed 's/^device *=.*/device = "cuda"/' "$deck" >cuda.toml
+  sed '/^.run.$/a device = "host"' "$deck" >host.toml
+  sed '/^.run.$/a device = "cuda"' "$deck" >cuda.toml
   expect 0 "^on the GPU: train $deck run.steps=1" with_gpus 1 "$kozero" train "$deck" run.steps=1
   expect 0 "^on the GPU: train cuda.toml" with_gpus 1 "$kozero" train cuda.toml
   expect 0 "^on the GPU: eval runs/x data.text" with_gpus 2 "$kozero" eval runs/x data.text=a
@@ -42,8 +42,8 @@ hand_over() {
 
 stay_on_the_host() {
   make_text
-  sed 's/^device *=.*/device = "host"/' "$inputs/quickstart.toml" >host.toml
-  sed 's/^device *=.*/device = "cuda"/' "$inputs/quickstart.toml" >cuda.toml
+  sed '/^.run.$/a device = "host"' "$inputs/quickstart.toml" >host.toml
+  sed '/^.run.$/a device = "cuda"' "$inputs/quickstart.toml" >cuda.toml
   # shellcheck disable=SC2086
   expect 0 'note         a GPU is here and run.device = "auto", but kozero-cuda is not beside this program: .*build' \
     with_gpus 1 "$kozero" train "$inputs/quickstart.toml" $tiny

@@ -26,7 +26,7 @@ json_alone() {
   json "$kozero" inspect run --json
   json "$kozero" inspect run --verify --json
   json "$kozero" inspect run --diff run/step_000000012 --json
-  json "$kozero" plan "$inputs/gpt2_124m.toml" --json
+  json "$kozero" plan "${gpt2[@]}" --json
   # shellcheck disable=SC2086
   json "$kozero" bench stages "$inputs/quickstart.toml" $tiny --runs 1 --json
   # shellcheck disable=SC2086
@@ -63,7 +63,7 @@ assert any(row["waited_s"] > 0 for row in rows), rows
 assert {"reduce_scatter_waiting", "all_gather_waiting"} < step["seconds"].keys(), step
 print("as training counts")'
   # shellcheck disable=SC2086
-  expect 0 '^ +2 +skipped: zero.accumulation = "local" keeps whole gradients' on 2 bench stages "$inputs/stage0.toml" $tiny \
+  expect 0 '^ +2 +skipped: zero.accumulation = "local" keeps whole gradients' on 2 bench stages "$inputs/../tests/bench/gpt2_124m_f32.toml" $tiny \
     zero.accumulation=local --steps 1 --runs 1
   lines 2 '  equal$'
   # Only MPI itself knows how much of a call is waiting.
@@ -71,7 +71,7 @@ print("as training counts")'
   expect 0 '^  waiting for other ranks +- +-$' on 2 bench step "$@" comm.backend=mpi zero.stage=2 --runs 1
   expect 0 '^  waiting for other ranks +[0-9.]+ +[0-9.]+ %$' on 2 bench step "$@" zero.stage=2 --runs 1
   lines 2 '^  moving and adding +[0-9.]+ +[0-9.]+ %$'
-  expect 2 'bench stages: no stage can run: the run needs [0-9.]+ [GMT]iB per rank' "$kozero" bench stages "$inputs/gpt2_124m.toml" \
+  expect 2 'bench stages: no stage can run: the run needs [0-9.]+ [GMT]iB per rank' "$kozero" bench stages "$inputs/demos/llama.toml" \
     model.preset=llama-70b --runs 1
   lines 4 '^ +[0-3]  skipped: the run needs '
   expect 2 'bench stages measures all four: leave zero.stage out' "$kozero" bench stages "$@" zero.stage=1
@@ -150,7 +150,7 @@ help_of_the_script() {
   expect 0 '^usage: ./kozero.sh' tree/kozero.sh bench step -h
   expect 0 '^The program is not built yet. .* then `./kozero.sh plot --help` says more.$' tree/kozero.sh plot --help
   expect 2 '^kozero: train: give a deck, such as ./kozero.sh train inputs/quickstart.toml; ' tree/kozero.sh train zero.stage=2
-  lines "$(find "$inputs" -name '*.toml' | wc -l)" '^  inputs/[a-z0-9_]*.toml +[^ ]'
+  lines "$(find "$inputs" -name '*.toml' | wc -l)" '^  inputs/[a-z0-9_/]*.toml +[^ ]'
   mkdir -p tree/build/release
   printf '#!/bin/sh\necho "program of an older commit: $*"\n' >tree/build/release/kozero
   chmod +x tree/build/release/kozero

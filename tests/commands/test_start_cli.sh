@@ -22,7 +22,7 @@ in_two_folders() {
 # The number of ranks is in a launcher's variable or in Slurm's of the job step. The variables of an salloc shell do not
 # count.
 ranks_alone() {
-  local deck="$inputs/linear_demo.toml"
+  local deck="$inputs/demos/linear_demo.toml"
   for variable in PMI_SIZE OMPI_COMM_WORLD_SIZE; do
     expect 2 "^\[rank 0\] error: $variable = 4, but MPI sees this process alone: it was built for another MPI .*; for a job of one process unset $variable$" \
       env $variable=4 "$kozero" train "$deck" run.dir=run
@@ -53,7 +53,7 @@ different_programs() {
   cp "$kozero" other
   printf x >>other
   expect 2 '^\[rank 0\] error: ranks 0 and 1 run different programs \(XXH3-128 [0-9a-f]{8}\.\.\. and [0-9a-f]{8}\.\.\.\): start the same build' \
-    $mpiexec -n 1 "$kozero" train "$inputs/linear_demo.toml" run.dir=run : -n 1 ./other train "$inputs/linear_demo.toml" run.dir=run
+    $mpiexec -n 1 "$kozero" train "$inputs/demos/linear_demo.toml" run.dir=run : -n 1 ./other train "$inputs/demos/linear_demo.toml" run.dir=run
   lines 1 'error'
   expect 2 'run' ls -d run
 }
@@ -91,7 +91,7 @@ places() {
   lines 1 'error'
   expect 4 'run.dir = "/proc/run": /proc: cannot make a file there' train_here run.dir=/proc/run
   expect 0 '^note         rank 0: 2 ranks with 64 threads each share [0-9]+ cores? .*give run.threads = [0-9]+' \
-    env OMP_NUM_THREADS=64 $mpiexec -n 2 "$kozero" train "$inputs/linear_demo.toml" run.dir=run run.steps=1
+    env OMP_NUM_THREADS=64 $mpiexec -n 2 "$kozero" train "$inputs/demos/linear_demo.toml" run.dir=run run.steps=1
   expect 0 '^a.txt$' ls -A text
 }
 
@@ -106,7 +106,7 @@ other_views() {
   # A checkpoint that only rank 0 sees is skipped by both ranks.
   cp -r run hf text a && cp -r run hf text b
   rm -r b/run/step_000000012 a/run/weights.h5 b/run/weights.h5
-  resume=(train "$inputs/synthetic.toml" run.dir=s run.steps=6 checkpoint.every=2 checkpoint.keep=0 checkpoint.resume=auto
+  resume=(train "$inputs/demos/synthetic.toml" run.dir=s run.steps=6 checkpoint.every=2 checkpoint.keep=0 checkpoint.resume=auto
     model.layers=1 model.dim=16 model.heads=2 model.seq=16 train.global_batch=6 train.micro_batch=2 train.eval_every=0
     optim.warmup_steps=2)
   expect 0 'output in' on 2 "${resume[@]}"
@@ -217,7 +217,7 @@ no_regular_files() {
   train=("${short[@]}" train "$inputs/quickstart.toml" run.dir=x)
   expect 3 'fifo: not a regular file but a FIFO' "${train[@]}" 'data.text=["fifo"]'
   expect 3 'fifo: not a regular file but a FIFO' "${train[@]}" 'data.text=["text"]' data.tokenizer=fifo
-  expect 3 'fifo: not a regular file but a FIFO' "${train[@]}" 'data.tokens=["fifo"]' model.vocab=256
+  expect 3 'fifo: not a regular file but a FIFO' "${train[@]}" 'data.tokens=["fifo"]' data.tokenizer=bytes
   expect 3 'fifo: not a regular file but a FIFO' "${train[@]}" 'data.text=["text"]' run.tuning=fifo
   expect 3 'fifo.h5: not a regular file but a FIFO' train_here run.dir=x checkpoint.resume=fifo.h5
   cp -r run run2 && rm -r run2/metrics.jsonl run2/weights.h5 run2/step_000000012 && mkfifo run2/metrics.jsonl
@@ -278,17 +278,18 @@ many_layers() {
 
 # A preset on the command line replaces the deck's shape; one line lists the replaced keys.
 preset_replaces() {
-  expect 0 '^.*/llama.toml: 8030261248 parameters on 4 ranks' "$kozero" plan "$inputs/llama.toml" model.preset=llama-8b \
+  expect 0 '^.*/llama.toml: 8030261248 parameters on 4 ranks' "$kozero" plan "$inputs/demos/llama.toml" model.preset=llama-8b \
     --ranks 4 --memory 48GB --device a100
   also "^note: command line: model.preset = \"llama-8b\" replaces the deck's layers, dim, heads, kv_heads, head_dim, ffn, vocab, tie_embeddings, rope_theta, rope_scaling, qkv_bias, qk_norm, norm_eps; model.seq = 128 stays$"
   lines 1 '^note'
-  expect 0 ': 8030261248 parameters' "$kozero" plan "$inputs/gpt2_124m.toml" model.preset=llama3.1-8b --ranks 4 \
+  expect 0 ': 8030261248 parameters' "$kozero" plan "${gpt2[0]}" model.preset=llama3.1-8b --ranks 4 \
     --memory 48GiB --device a100
-  expect 0 ': 596049920 parameters' "$kozero" plan "$inputs/llama.toml" model.preset=qwen3-0.6b --ranks 2 --memory 8GB
+  expect 0 ': 596049920 parameters' "$kozero" plan "$inputs/demos/llama.toml" model.preset=qwen3-0.6b --ranks 2 --memory 8GB
   make_text
   # shellcheck disable=SC2086
   expect 0 "replaces the deck's layers, dim, heads$" "$kozero" train "$inputs/quickstart.toml" \
-    'data.text=["text"]' run.steps=1 run.dir=run model.preset=tiny model.seq=16 train.global_batch=2
+    'data.text=["text"]' data.tokenizer=bytes run.steps=1 run.dir=run model.preset=tiny model.seq=16 \
+    train.global_batch=2
 }
 
 # The banner names the defaults that matter; a run leaves a checkpoint.
@@ -359,7 +360,7 @@ escaped_lines() {
   expect 0 '^a\\n\\x1b\[2Jb.toml: [0-9]+ parameters' "$kozero" plan "$bad.toml" run.dir=run
   cp text/a.txt "$bad.txt"
   expect 75 'to go on: .* \$.data.text=a\\n\\x1b\[2Jb.txt. ' "$kozero" train "$inputs/quickstart.toml" "data.text=$bad.txt" \
-    run.dir=run run.max_minutes=1e-9 model.layers=1 model.dim=16 model.heads=2 model.seq=16
+    data.tokenizer=bytes run.dir=run run.max_minutes=1e-9 model.layers=1 model.dim=16 model.heads=2 model.seq=16
   expect 2 'run.dir = "a\\u000ab": it holds a control character' "$kozero" train "$inputs/quickstart.toml" 'run.dir="a\nb"'
   expect 2 'run.dir = "a\\u0000b": it holds a NUL character' timeout 20 "$kozero" train "$inputs/quickstart.toml" 'run.dir="a\u0000b"'
 }

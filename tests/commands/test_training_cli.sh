@@ -176,7 +176,7 @@ groups() {
   expect 2 'No such file' ls refused
   expect 0 '^of it to other groups +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+$' "$kozero" plan "$@" zero.shard_group=2 --ranks 8
   expect 0 '^16 ranks: sends [0-9.]+ [MG]iB per step between groups in place of [0-9.]+ [MG]iB with zero.shard_group=8 [(]' \
-    "$kozero" plan "$inputs/gpt2_124m.toml" zero.stage=2 --ranks 16 --device h100 --memory 3GiB --reserve 0
+    "$kozero" plan "${gpt2[@]}" zero.stage=2 --ranks 16 --device h100 --memory 3GiB --reserve 0
   expect 0 '^assumed: nodes of 8 ranks$' "$kozero" plan "$@" --ranks 16 zero.shard_group=node
   also '^assumed: comm.backend = auto takes mpi, the ranks being on several nodes$'
   expect 2 'zero.shard_group = "node", 8 ranks: 12 ranks are no whole number' "$kozero" plan "$@" --ranks 12 \
@@ -224,21 +224,21 @@ buckets() {
 
 # plan for several numbers of ranks, and its advice if memory is short.
 planned_ranks() {
-  expect 0 '^   64 MiB sent per step +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ *$' "$kozero" plan "$inputs/gpt2_124m.toml" \
+  expect 0 '^   64 MiB sent per step +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ *$' "$kozero" plan "${gpt2[@]}" \
     --ranks 8,64 --device host zero.offload_optimizer=host
   also '^    8 step, estimated( +[0-9.]+ m?s){4} *$'
   also '^64 ranks: 56 have no work, a step has 8 micro-batches$'
   also '^ignored: zero.offload_optimizer = host, '
-  expect 0 ' model.vocab_block=2048 [(]4[0-9.]+ MiB per rank, [0-9.]+ [KM]iB to spare, [0-9.]+ m?s per step[)]$' "$kozero" plan "$inputs/gpt2_124m.toml" --ranks 8 \
+  expect 0 ' model.vocab_block=2048 [(]4[0-9.]+ MiB per rank, [0-9.]+ [KM]iB to spare, [0-9.]+ m?s per step[)]$' "$kozero" plan "${gpt2[@]}" --ranks 8 \
     --memory 450MiB --reserve 0 --device h100
   expect 0 '^2 ranks: fits with .*zero.offload_optimizer=host .*[0-9.]+ GiB per rank, [0-9.]+ [GM]iB to spare, and [0-9.]+ GiB of the host.s, [0-9.]+ m?s per step' \
-    "$kozero" plan "$inputs/gpt2_124m.toml" model.preset=gpt2-1558m --ranks 2 --memory 8GiB --reserve 0 --device h100
+    "$kozero" plan "${gpt2[@]}" model.preset=gpt2-1558m --ranks 2 --memory 8GiB --reserve 0 --device h100
   also '^total, selective +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+$'
-  expect 0 '^ignored: zero.offload_optimizer = disk, ' "$kozero" plan "$inputs/gpt2_124m.toml" \
+  expect 0 '^ignored: zero.offload_optimizer = disk, ' "$kozero" plan "${gpt2[@]}" \
     --ranks 2 --device h100 zero.offload_optimizer=disk
   also '^2 ranks: fits with zero.offload_optimizer=none '
   also '^model.vocab_block=8192 +[0-9.]+ +[0-9.]+ m?s$'
-  expect 0 '^8 ranks: nothing that plan tries fits: ' "$kozero" plan "$inputs/gpt2_124m.toml" --ranks 8 --memory 100MiB
+  expect 0 '^8 ranks: nothing that plan tries fits: ' "$kozero" plan "${gpt2[@]}" --ranks 8 --memory 100MiB
 }
 
 # plan: the reserve of a GPU, a faster stage that also fits, sizes with units, given rates, and a hint.
@@ -278,7 +278,7 @@ plan_for_gpus() {
 memory_error_of() {
   ranks=$1
   shift
-  on "$ranks" train "$inputs/gpt2_124m.toml" 'data.text=["text"]' run.dir=m data.tokenizer=bytes run.steps=1 \
+  on "$ranks" train "${gpt2[@]}" 'data.text=["text"]' run.dir=m data.tokenizer=bytes run.steps=1 \
     model.layers=2 model.dim=1024 model.heads=8 model.vocab=65536 model.seq=64 train.global_batch=4 train.eval_batches=1 \
     train.eval_every=0 "$@" >memory.txt 2>&1 || { cat memory.txt; return 1; }
   sed -n 's/^memory  .*planned \([0-9.]*\) MiB.*peak process memory \([0-9.]*\) MiB (\([0-9.]*\) MiB before.*/\1 \2 \3/p' memory.txt |

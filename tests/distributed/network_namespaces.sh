@@ -22,7 +22,7 @@ usage: network_namespaces.sh HOSTS RANKS RATE COMMAND [ARGUMENT...]
   LATENCY=TIME  added to each packet, such as 20us (default: none)
 
   network_namespaces.sh 2 2 1000 build/release/kozero bench collectives --size 16MiB
-  network_namespaces.sh 4 1 100 build/release/kozero train inputs/stage3.toml comm.backend=mpi run.steps=5
+  network_namespaces.sh 4 1 100 build/release/kozero train inputs/stages.toml zero.stage=3 comm.backend=mpi run.steps=5
 TEXT
 }
 

@@ -15,7 +15,7 @@ import time
 
 RANKS = 2
 SMALL = ["model.layers=1", "model.dim=16", "model.heads=2", "model.seq=16", "train.global_batch=4", "train.micro_batch=2",
-         "train.eval_every=0", "optim.warmup_steps=0", "optim.schedule=constant"]
+         "train.eval_every=0", "optim.warmup_steps=0", "optim.schedule=constant", "data.tokenizer=bytes"]
 HANGS = 124  # the status of a job that exceeds its time limit
 
 

@@ -20,7 +20,7 @@ import time
 
 SMALL = ["model.layers=2", "model.dim=16", "model.heads=2", "model.seq=16", "train.global_batch=4", "train.micro_batch=2",
          "train.eval_every=0", "checkpoint.every=0", "optim.warmup_steps=0", "optim.schedule=constant",
-         "log.every=1000000"]
+         "data.tokenizer=bytes", "log.every=1000000"]
 FOREVER = "run.steps=1000000"
 RANK_NAMES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 PATIENCE = 100  # seconds, for events that take about one second

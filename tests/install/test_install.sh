@@ -22,7 +22,7 @@ cd "$work"
 "$prefix/bin/kozero" --version >version
 "$prefix/bin/kozero" train "$prefix/share/kozero/inputs/quickstart.toml" run.steps=1 run.dir=quickstart >out 2>&1 &&
   grep -q '^step 1/1 ' out || { cat out; fail "the quick start of the installed tree"; }
-deck=$prefix/share/kozero/inputs/synthetic.toml
+deck=$prefix/share/kozero/inputs/demos/synthetic.toml
 
 cmake -S "$prefix/share/kozero/example" -B example -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$prefix" >configure.log ||
   { cat configure.log; fail "configuring the example"; }

@@ -30,7 +30,7 @@ def broken_links(page, text):
 
 
 def unknown_decks(source, text):
-    for deck in re.findall(r"\b(?:inputs|tests/bench)/\w+\.toml\b", text):
+    for deck in re.findall(r"\b(?:inputs(?:/demos)?|tests/bench)/\w+\.toml\b", text):
         if not (source / deck).exists():
             yield f"{deck} does not exist"
 

@@ -97,8 +97,8 @@ bool asks_for_help(const std::string& argument);
 constexpr std::size_t kTextColumn = 26;  // of a description
 constexpr std::size_t kWidth = 80;
 
-/// Words of `text` in lines of kWidth columns: the first begins at `column`, the others at `indent`.
-std::string folded(const std::string& text, std::size_t column, std::size_t indent);
+/// Words of `text` in lines of `width` columns: the first begins at `column`, the others at `indent`.
+std::string folded(const std::string& text, std::size_t column, std::size_t indent, std::size_t width = kWidth);
 
 /// "  --steps N              steps to compute ..."
 std::string option_lines(const std::string& head, const std::string& text);
