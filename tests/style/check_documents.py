@@ -51,7 +51,7 @@ def unknown_files(source, names, text):
     """Paths and names of sources in backticks. What holds * or a word of capitals, such as NAME, stands for several."""
     for word in set(re.findall(r"`([\w./*-]+)`", text)):
         stands_for_several = "*" in word or re.search(r"(?:^|[/_])[A-Z]+(?:$|[._])", word) and not word.endswith(".md")
-        if stands_for_several or not re.search(r"[a-z]", word):
+        if stands_for_several or word.endswith(".toml") or not re.search(r"[a-z]", word):
             continue
         if re.match(rf"{FOLDERS}/", word):
             if not (source / word).exists():
@@ -69,20 +69,25 @@ def known_tests(source, cmake):
 
 
 def cases_of_tests(cmake):
-    """{test: its cases} of `foreach(case a b)`, whose body adds TEST.${case}, directly or by a function."""
+    """{test: its cases}: kozero_add_ctest(TEST.CASE), or TEST.${x} in a foreach(x ...) or in a function of x."""
     cases = {}
+
+    def add(test, names):
+        cases.setdefault(test, set()).update(names)
+
+    loops = re.findall(r"foreach\(\w+ ([^)]*)\)(.*?)endforeach", cmake, re.DOTALL)
+    for names, body in loops:
+        for test in re.findall(r"kozero_add_ctest\((\w+)\.\$\{", body):
+            add(test, names.split())
     for function, body in re.findall(r"function\((\w+)[^)]*\)(.*?)endfunction", cmake, re.DOTALL):
-        for test in re.findall(r"kozero_add_ctest\((\w+)\.\$\{", body):
-            calls = re.findall(rf"\b{function}\((\w+)[ )]", cmake)
-            cases.setdefault(test, set()).update(calls)
-        if "${program}.${case}" in body:
-            for names, test in re.findall(rf"foreach\(case ([^)]*)\)\s*{function}\((\w+) \$\{{case\}}", cmake):
-                cases.setdefault(test, set()).update(names.split())
-    for names, body in re.findall(r"foreach\(\w+ ([^)]*)\)(.*?)endforeach", cmake, re.DOTALL):
-        for test in re.findall(r"kozero_add_ctest\((\w+)\.\$\{", body):
-            cases.setdefault(test, set()).update(names.split())
+        in_loops = [(names, call) for names, inner in loops for call in re.findall(rf"\b{function}\(([^)]*)", inner)]
+        for test in re.findall(r"kozero_add_ctest\(([\w${}]+)\.\$\{", body):
+            for names, call in in_loops:
+                add(call.split()[0] if test.startswith("$") else test, names.split())
+            if not test.startswith("$"):
+                add(test, re.findall(rf"\b{function}\((\w+)[ )]", cmake))
     for test, case in re.findall(r"kozero_add_ctest\((\w+)\.(\w+)", cmake):
-        cases.setdefault(test, set()).add(case)
+        add(test, [case])
     return cases
 
 

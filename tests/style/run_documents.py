@@ -73,8 +73,9 @@ def without_comments(command):
     return re.sub(r"(?:^|\s)#.*$", "", command, flags=re.M)
 
 
-def with_files(command):
-    """DECK and the like replaced by names of files, where they are words or values of their own."""
+def with_files(command, launcher):
+    """DECK and the like replaced by names of files, where they are words or values of their own; mpiexec by the build's."""
+    command = re.sub(r"(?m)^mpiexec\b", launcher, command)
     for word, name in STAND_FOR.items():
         command = re.sub(rf"(?<![\w/-]){word}(?![\w-])(?:\.\.\.)?", name, command)
     return command
@@ -121,7 +122,7 @@ def failures_of(scratch, page, mark, seconds):
             continue
         command = commands_of(rows)
         if mark == "run":
-            command = with_files(without_comments(command))
+            command = with_files(without_comments(command), scratch.environment["KOZERO_LAUNCHER"])
             subprocess.run(["rm", "-rf", str(scratch.folder / "out")], check=True)
         start = time.monotonic()
         try:
@@ -140,7 +141,7 @@ def shown_commands(text):
     parts = re.split(r"&&|;|\|\|", "\n".join(parts).replace("\\\n", " ").replace("\n", ";"))
     for part in [without_comments(part) for part in parts] + re.findall(r"`((?:\./kozero\.sh|kozero) [^`]*)`", text):
         found = re.search(r"(?:\./kozero\.sh|kozero(?:-cuda)?)((?: (?:-n|--preset) \S+)*)\s+([a-z]+)(\s.*|$)", part)
-        if not found:
+        if not found or "emulate.py" in part:  # whose last argument is a program
             continue
         command, rest = found.group(2), found.group(3)
         if command == "bench" and re.match(r"\s+[a-z]+", rest):
