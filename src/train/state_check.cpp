@@ -24,7 +24,7 @@ std::uint64_t hash_of(const zero::RestingArray& array) {
 [[noreturn]] void refuse(std::int64_t step, const std::string& what) {
   throw Error(Failure::internal,
               fmt::format("step {}: {}; the step was not applied. A rank stores or computes wrongly: check that "
-                          "machine's memory, and go on from the newest checkpoint",
+                          "machine's memory, and resume from the newest checkpoint",
                           step, what),
               Error::Seen::by_all_ranks);
 }

@@ -228,7 +228,7 @@ void Trainer<Scalar>::refuse_non_finite(const StepResult& result) const {
       config_.on_nonfinite == OnNonFinite::stop
           ? "Lower optim.lr, or set train.on_nonfinite = \"skip\""
           : fmt::format(
-                "{} steps in a row were left out before it (train.max_skips = {}): the run has diverged; go on "
+                "{} steps in a row were left out before it (train.max_skips = {}): the run has diverged; resume "
                 "from an older checkpoint with a lower optim.lr",
                 skips_in_a_row_, config_.max_skips);
   throw Error(Failure::non_finite,

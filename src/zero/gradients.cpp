@@ -245,7 +245,7 @@ double Gradients::norm() {
     if (std::bit_cast<std::uint64_t>(of_groups.back()) == std::bit_cast<std::uint64_t>(of_groups.front())) continue;
     throw Error(Failure::internal,
                 "the finished gradients of groups 0 and " + std::to_string(of_groups.size() - 1) +
-                    " (zero.shard_group) have different norms: a rank stores or receives wrongly; go on from the "
+                    " (zero.shard_group) have different norms: a rank stores or receives wrongly; resume from the "
                     "newest checkpoint",
                 Error::Seen::by_all_ranks);
   }

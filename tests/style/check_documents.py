@@ -1,19 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
-# check_documents.py SOURCE: the things that the documents name exist: files and anchors of links, decks of inputs/,
-# tests, deck keys.
+# check_documents.py SOURCE: what the documents name exists: files and anchors of links, files, decks of inputs/, tests,
+# labels, targets, deck keys; and each block of commands has a mark (run_documents.py reads it).
 
 import pathlib
 import re
 import sys
 
 SECTIONS = "run|model|data|train|optim|zero|comm|checkpoint|log"
+FOLDERS = r"(?:src|include|kernels|io|tests|cmake|docs|inputs|\.ci)"
+FILES_OF_RUNS = ("txt", "toml", "json", "jsonl", "cpp", "hpp", "csv", "safetensors")  # behind a dot, as a key's name is
+MARK = re.compile(r"<!-- (run|run: long|needs: [^>]+) -->$")
+COMMAND = re.compile(
+    r"(?:\$ )?(?:[A-Z_]+=\S+ )*(?:\./kozero\.sh|kozero|mpiexec|srun|sbatch|scancel|squeue|ctest|cmake|ninja|git|python3|tail|cat|"
+    r"head|h5ls|h5dump|h5py|mkdir|echo|export|source|spack|timeout|rm|curl|/usr/bin/time|(?:tests|build|PREFIX)/\S+)(?=\s|$)|#!/bin")
+
+
+def pages_of(source):
+    return [source / "README.md", source / "src/README.md", *sorted(source.glob("docs/*.md"))]
 
 
 def anchors(page):
-    """GitHub's anchors of a page's headings."""
-    for heading in re.findall(r"^#+ (.*)$", re.sub(r"^    .*$", "", page.read_text(), flags=re.M), re.M):
+    """GitHub's anchors of a page's headings, and the page's own (<a id="...">)."""
+    text = page.read_text()
+    yield from re.findall(r'<a id="([^"]+)"', text)
+    for heading in re.findall(r"^#+ (.*)$", re.sub(r"^    .*$", "", text, flags=re.M), re.M):
         yield re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
 
 
@@ -30,9 +42,22 @@ def broken_links(page, text):
 
 
 def unknown_decks(source, text):
-    for deck in re.findall(r"\b(?:inputs(?:/demos)?|tests/bench)/\w+\.toml\b", text):
+    for deck in re.findall(r"\b(?:inputs|tests/bench)/[\w/]+\.toml\b", text):
         if not (source / deck).exists():
             yield f"{deck} does not exist"
+
+
+def unknown_files(source, names, text):
+    """Paths and names of sources in backticks. What holds * or a word of capitals, such as NAME, stands for several."""
+    for word in set(re.findall(r"`([\w./*-]+)`", text)):
+        stands_for_several = "*" in word or re.search(r"(?:^|[/_])[A-Z]+(?:$|[._])", word) and not word.endswith(".md")
+        if stands_for_several or word.endswith(".toml") or not re.search(r"[a-z]", word):
+            continue
+        if re.match(rf"{FOLDERS}/", word):
+            if not (source / word).exists():
+                yield f"there is no {word}"
+        elif re.search(r"\w\.(?:cpp|hpp|cu|sh|py)$", word) and pathlib.Path(word).name not in names:
+            yield f"there is no file {word}"
 
 
 def known_tests(source, cmake):
@@ -44,10 +69,46 @@ def known_tests(source, cmake):
         name.replace("test_", "test_" + prefix, 1) for name in files for prefix in prefixes}
 
 
+def cases_of_tests(cmake):
+    """{test: its cases}: kozero_add_ctest(TEST.CASE), or TEST.${x} in a foreach(x ...) or in a function of x."""
+    cases = {}
+
+    def add(test, names):
+        cases.setdefault(test, set()).update(names)
+
+    loops = re.findall(r"foreach\(\w+ ([^)]*)\)(.*?)endforeach", cmake, re.DOTALL)
+    for names, body in loops:
+        for test in re.findall(r"kozero_add_ctest\((\w+)\.\$\{", body):
+            add(test, names.split())
+    for function, body in re.findall(r"function\((\w+)[^)]*\)(.*?)endfunction", cmake, re.DOTALL):
+        in_loops = [(names, call) for names, inner in loops for call in re.findall(rf"\b{function}\(([^)]*)", inner)]
+        for test in re.findall(r"kozero_add_ctest\(([\w${}]+)\.\$\{", body):
+            for names, call in in_loops:
+                add(call.split()[0] if test.startswith("$") else test, names.split())
+            if not test.startswith("$"):
+                add(test, re.findall(rf"\b{function}\((\w+)[ )]", cmake))
+    for test, case in re.findall(r"kozero_add_ctest\((\w+)\.(\w+)", cmake):
+        add(test, [case])
+    return cases
+
+
+def unknown_cases(cases, text):
+    for test, case in set(re.findall(r"\b([a-z_]+)\.([a-z][a-z0-9_]*[a-z0-9])\b(?![./])", text)):
+        if test in cases and case not in cases[test] | {"py", "sh", "cpp", "hpp"}:
+            yield f"the test {test} has no case {case}"
+
+
 def unknown_labels(cmake, text):
     labels = set(re.findall(r"\w+", " ".join(re.findall(r"LABELS +(.*)", cmake))))
-    for label in set(re.findall(r"(?:test|ctest).* -L (\w+)", text)) - labels:
-        yield f"there is no label {label}"
+    for given in set(re.findall(r"(?:test|ctest)\b.* -L '?([\w|]+)", text)):
+        for label in set(given.split("|")) - labels:
+            yield f"there is no label {label}"
+
+
+def unknown_targets(cmake, text):
+    targets = set(re.findall(r"(?:add_custom_target|add_executable|kozero_executable)\((\w+)", cmake))
+    for target in set(re.findall(r"(?:--target|ninja -C \S+) ([a-z]\w+)", text)) - targets:
+        yield f"there is no target {target}"
 
 
 def unknown_tests(tests, text):
@@ -58,7 +119,7 @@ def unknown_tests(tests, text):
 
 def unknown_keys(keys, text):
     for key in set(re.findall(rf"(?<![\w./-])((?:{SECTIONS})\.[a-z][a-z0-9_]*[a-z0-9])(?=[`=\s,]| = )(?!\()", text)):
-        if key not in keys and key.split(".")[1] not in ("txt", "toml", "json", "cpp", "hpp", "csv"):
+        if key not in keys and key.split(".")[1] not in FILES_OF_RUNS:
             yield f"the deck has no key {key}"
 
 
@@ -71,21 +132,54 @@ def stale_excerpts(code, text):
                 yield f"no source has the line {line.strip()}"
 
 
+def blocks(text):
+    """(line, mark or "", lines) of each run of indented lines behind a blank line. A mark is the line before that one."""
+    rows = text.splitlines()
+    number = 0
+    while number < len(rows):
+        if not rows[number].startswith("    ") or (number > 0 and rows[number - 1].strip()):
+            number += 1
+            continue
+        first = number
+        while number < len(rows) and rows[number].startswith("    "):
+            number += 1
+        mark = MARK.match(rows[first - 2]) if first >= 2 else None
+        yield first + 1, mark.group(1) if mark else "", [row[4:] for row in rows[first:number]]
+
+
+def unmarked_commands(text):
+    for line, mark, rows in blocks(text):
+        if not mark and any(COMMAND.match(row) for row in rows):
+            yield f"line {line}: a block of commands without a mark (docs/CONTRIBUTING.md): {rows[0]}"
+        elif mark and not any(COMMAND.match(row) for row in rows):
+            yield f"line {line}: a mark, but no command: {rows[0]}"
+    marks = sum(1 for row in text.splitlines() if MARK.match(row))
+    if marks != sum(1 for _, mark, _ in blocks(text) if mark):
+        yield "a mark stands before no block"
+
+
 def main():
     source = pathlib.Path(sys.argv[1])
-    cmake = "\n".join(file.read_text() for file in [*source.glob("tests/**/CMakeLists.txt"), *source.glob("cmake/*.cmake")])
+    cmake = "\n".join(file.read_text() for file in [source / "CMakeLists.txt", *source.glob("tests/**/CMakeLists.txt"),
+                                                    *source.glob("cmake/*.cmake")])
     tests = known_tests(source, cmake)
+    cases = cases_of_tests(cmake)
     keys = set(re.findall(rf'"((?:{SECTIONS})\.\w+)"', (source / "io/deck/schema.cpp").read_text()))
+    names = {file.name for top in ("src", "include", "kernels", "io", "tests", "cmake") for file in (source / top).rglob("*")}
+    names |= {"kozero.sh"}
     sources = [file for top in ("src", "include", "kernels", "io") for file in sorted((source / top).rglob("*.[ch]pp"))]
     code = "\n".join(re.sub(r"\s", "", file.read_text()) for file in sources)
     wrong = []
-    for page in [source / "README.md", source / "src/README.md", *sorted(source.glob("docs/*.md"))]:
+    for page in pages_of(source):
         text = page.read_text()
-        for found in (broken_links(page, text), unknown_decks(source, text), unknown_tests(tests, text),
-                      unknown_labels(cmake, text), unknown_keys(keys, text), stale_excerpts(code, text)):
+        for found in (broken_links(page, text), unknown_decks(source, text), unknown_files(source, names, text),
+                      unknown_tests(tests, text), unknown_cases(cases, text), unknown_labels(cmake, text),
+                      unknown_targets(cmake, text), unknown_keys(keys, text), stale_excerpts(code, text),
+                      unmarked_commands(text)):
             wrong += [f"{page.relative_to(source)}: {line}" for line in found]
     print("\n".join(wrong) if wrong else f"documents: {len(keys)} keys known, nothing to say")
     return 1 if wrong else 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
