@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
-# check_documents.py SOURCE: what the documents name exists: files and anchors of links, decks of inputs/, tests, deck keys.
+# check_documents.py SOURCE: what the documents name exists: files and anchors of links, decks of inputs/, tests, deck keys,
+# tables of tests/bench/tables.sh, each of which a page mentions.
 
 import pathlib
 import re
@@ -69,6 +70,16 @@ def stale_excerpts(code, text):
                 yield f"no source has the line {line.strip()}"
 
 
+def tables_and_pages(source, pages):
+    """tests/bench/tables.sh has a function for each table of its list, and pages mention each of them, and no other."""
+    script = (source / "tests/bench/tables.sh").read_text()
+    names = set(re.findall(r"^(\w+) +(?:none|peers|root|cuda) ", script, re.M))
+    mentioned = {name for page in pages for name in re.findall(r"tests/bench/tables\.sh ([a-z_]+)", page.read_text())}
+    yield from (f"tests/bench/tables.sh has no function {name}" for name in sorted(names) if f"\n{name}() {{" not in script)
+    yield from (f"tests/bench/tables.sh {name}: no page mentions it beside its table" for name in sorted(names - mentioned))
+    yield from (f"a page mentions tests/bench/tables.sh {name}, which is not there" for name in sorted(mentioned - names))
+
+
 def main():
     source = pathlib.Path(sys.argv[1])
     cmake = "\n".join(file.read_text() for file in [*source.glob("tests/**/CMakeLists.txt"), *source.glob("cmake/*.cmake")])
@@ -76,8 +87,9 @@ def main():
     keys = set(re.findall(rf'"((?:{SECTIONS})\.\w+)"', (source / "io/deck/schema.cpp").read_text()))
     sources = [file for top in ("src", "include", "kernels", "io") for file in sorted((source / top).rglob("*.[ch]pp"))]
     code = "\n".join(re.sub(r"\s", "", file.read_text()) for file in sources)
-    wrong = []
-    for page in [source / "README.md", source / "src/README.md", *sorted(source.glob("docs/*.md"))]:
+    pages = [source / "README.md", source / "src/README.md", *sorted(source.glob("docs/*.md"))]
+    wrong = list(tables_and_pages(source, pages))
+    for page in pages:
         text = page.read_text()
         for found in (broken_links(page, text), unknown_decks(source, text), unknown_tests(tests, text),
                       unknown_labels(cmake, text), unknown_keys(keys, text), stale_excerpts(code, text)):
