@@ -56,7 +56,7 @@ run_exact() {
 
 # run_killed STEPS KEY...: a run on 4 ranks that is killed (SIGKILL), and resumed on 3 ranks in another stage.
 run_killed() {
-  local steps=$1 run=$folder/killed launcher at=0 from
+  local steps=$1 run=$folder/killed launcher at=0 from parameters
   shift
   set -- "$@" run.dir="$run" checkpoint.every=20
   "${mpiexec[@]}" -n 4 "$kozero" train "$deck" "$@" zero.stage=3 >>"$folder/output" 2>>"$folder/errors" &
@@ -72,8 +72,9 @@ run_killed() {
   ((at < steps)) || failed "the run ended before it was killed"
   from=$(ls "$run" | sed -n 's/^step_0*\([0-9]*\)$/\1/p' | tail -n 1)
   on 3 train "$deck" "$@" zero.stage=1 checkpoint.resume=auto || failed "the killed run could not be resumed"
-  printf '{"at": %d, "from": %d, "ranks": 4, "resumed_ranks": 3, "resumed_stage": 1, "parameters": %d}\n' "$at" "$from" \
-    "$("$kozero" plan "$deck" "$@" --ranks 1 --json 2>/dev/null | tail -n 1 | sed 's/.*"parameters":\([0-9]*\).*/\1/')" \
+  parameters=$("$kozero" plan "$deck" "$@" --ranks 1 --json 2>/dev/null | tail -n 1 | sed 's/.*"parameters":\([0-9]*\).*/\1/')
+  printf '{"at": %d, "ranks": 4, "stage": 3, "from": %d, "resumed_ranks": 3, "resumed_stage": 1, "parameters": %d}\n' \
+    "$at" "$from" "$parameters" \
     >"$folder/killed.json"
 }
 

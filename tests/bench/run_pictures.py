@@ -2,12 +2,14 @@
 # SPDX-FileCopyrightText: The KoZeRO authors
 """run_pictures.py: the pictures of docs/pictures that show runs: losses, memory, a step.
 
-tests/bench/pictures.sh makes the runs. Drawing fails if a bit differs between runs, or if an event does not fit the order of a step.
+tests/bench/pictures.sh makes the runs. Drawing fails if a bit differs between runs, or if an event does not fit the
+order of a step.
 """
 
 import json
 import math
 import pathlib
+import re
 import struct
 import sys
 
@@ -62,7 +64,7 @@ def mark(picture, x, y, stage, size=4.5):
 
 
 def exact(results):
-    runs = [(stage, ranks, results / f"stage{stage}-ranks{ranks}") for stage in range(4) for ranks in RANKS]
+    runs = [(stage, ranks, results / f"stage{stage}-ranks{ranks}") for ranks in RANKS for stage in range(4)]
     killed = read_json(results / "killed.json")
     runs.append((4, 0, results / "killed"))
     first = steps_of(runs[0][2])
@@ -82,8 +84,7 @@ def exact(results):
     picture.text(
         0,
         42,
-        f"Loss of each run, marked at every {len(runs)}th step in turn. In all {len(steps)} steps losses and "
-        "gradient norms are equal,",
+        f"Each run marks one step in {len(runs)}, in turn. In all {len(steps)} steps losses and gradient norms are equal,",
         "m",
     )
     picture.text(0, 60, f"and so are the final weights (SHA-256 {min(hashes)[:12]}...).", "m")
@@ -99,7 +100,7 @@ def exact(results):
     for step in ticks(steps[-1], 6):
         picture.text(across(step), bottom + 18, str(step), "m s", "middle")
     picture.text(right, bottom + 34, "step", "m s", "end")
-    picture.text(left + 6, top + 2, "loss, nats per token", "m s")
+    picture.text(left + 24, top + 2, "loss, nats per token", "m s")
     at = across(killed["at"])
     picture.line([(at, top + 30), (at, bottom)], "s4 d")
     picture.text(
@@ -112,7 +113,7 @@ def exact(results):
         for row in steps_of(run)[index :: len(runs)]:
             mark(picture, across(row["step"]), up(row["loss"]), stage)
 
-    column, line, x, y = 42, 30, 612, 130
+    column, line, x, y = 41, 30, 622, 130
     picture.text(x - 66, y - 30, "bits that differ from the first run", "b")
     picture.text(x - 6, y, "ranks", "m s", "end")
     for index, ranks in enumerate(RANKS):
@@ -144,7 +145,8 @@ def memory(results):
         row = steps_of(results / f"memory{stage}")[-1]["memory"]
         planned = {name: plan["stages"][stage][name] / MIB for name in names}
         booked = {name: row.get(name, 0) / MIB for name in names}
-        peak = row["peak"] / MIB
+        log = (results / f"memory{stage}" / "log.txt").read_text()
+        peak = float(re.search(r"peak process memory ([0-9.]+) MiB", log)[1])  # row["peak"] counts shared pages in full
         for values, rest in ((planned, beside), (booked, peak - sum(booked.values()))):
             other = sum(values[name] for name in names[5:])
             bars.append([values[name] for name in names[:5]] + [other, rest])
@@ -153,7 +155,7 @@ def memory(results):
         "Memory per rank, planned and measured",
         f"Stacked bars of the memory of a rank for ZeRO stages 0 to 3 on {ranks} ranks: what kozero plan says, "
         "and the peak of the process.",
-        400,
+        406,
     )
     picture.text(0, 20, f"Memory per rank on {ranks} ranks, planned and measured", "h")
     off = max(abs(sum(bars[2 * s + 1]) / sum(bars[2 * s]) - 1) for s in range(4))
@@ -188,7 +190,9 @@ def memory(results):
             ),
         )
     picture.caption(
-        results, f"GPT-2 of {plan['parameters']:,} parameters, {plan['precision']}, AdamW; the peak is rank 0's."
+        results,
+        f"GPT-2 of {plan['parameters']:,} parameters, {plan['precision']}, AdamW. "
+        "A page that n processes share counts as 1/n.",
     )
     return picture
 
@@ -284,7 +288,7 @@ def step(results):
         "Numbers are units: 0 the embedding, then one block each, last the final norm; the head also reads 0.",
         "m",
     )
-    left, right = 74, WIDTH - 4
+    left, right = 74, WIDTH - 14
     across = lambda seconds: left + (right - left) * seconds / end
     colors = {"forward": "f0", "backward": "f1", "update": "f4"}
     top = {"compute": 74, "all_gather": 134, "reduce_scatter": 204}

@@ -68,7 +68,7 @@ cells() {
   tail -n 1 | python3 -c 'import json, sys
 it = json.load(sys.stdin)
 for row in eval(sys.argv[1]):
-    print("| " + " | ".join(f"{v:,.4g}" if isinstance(v, float) else str(v) for v in row) + " |")' "$1"
+    print("| " + " | ".join((f"{v:,.0f}" if v >= 1000 else f"{v:.4g}") if isinstance(v, float) else str(v) for v in row) + " |")' "$1"
 }
 
 # lines: standard input as a block of Markdown.
@@ -144,7 +144,7 @@ buckets() {
       for backend in shm mpi; do
         for bucket in 0 4 16; do
           read -r -a keys <<<"$shape"
-          on 2 bench step inputs/synthetic.toml model.arch=gpt2 model.vocab=256 train.accumulate=0 train.global_batch=4 \
+          on 2 bench step inputs/synthetic.toml model.arch=gpt2 model.vocab=256 train.global_batch=4 \
             train.micro_batch=1 zero.stage=$stage comm.backend=$backend zero.bucket_mib=$bucket "${keys[@]}" \
             --runs $((35 * ${RUNS:-1})) --json | cells "[['$shape', '$stage, $backend', $bucket, 1e3 * it['step_s']]]"
         done
