@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
-"""pictures.py PICTURE RESULTS FILE: draws a picture of docs/pictures from what tests/bench/pictures.sh left in a folder.
+"""pictures.py PICTURE RESULTS FILE: draws a picture of docs/pictures from the runs of tests/bench/pictures.sh.
 
 RESULTS/conditions has date, processor, commit and command. Here: placements, granules and layers.
 """

@@ -21,7 +21,8 @@ all=(exact memory placements step granules layers)
 pictures=("$@")
 ((${#pictures[@]} > 0)) || pictures=("${all[@]}")
 for picture in "${pictures[@]}"; do
-  [[ " ${all[*]} " == *" $picture "* ]] || { echo "pictures.sh: no picture '$picture'; accepted are ${all[*]}" >&2; exit 2; }
+  [[ " ${all[*]} " == *" $picture "* ]] ||
+    { echo "pictures.sh: no picture '$picture'; accepted are ${all[*]}" >&2; exit 2; }
 done
 read -r -a mpiexec <<<"$(sed -n 's/^KOZERO_MPIEXEC:INTERNAL=//p' "$(dirname "$kozero")/CMakeCache.txt" | tr ';' ' ')"
 ((${#mpiexec[@]} > 0)) || { echo "pictures.sh: no KOZERO_MPIEXEC in CMakeCache.txt beside $kozero" >&2; exit 2; }
@@ -72,7 +73,7 @@ run_killed() {
   ((at < steps)) || failed "the run ended before it was killed"
   from=$(ls "$run" | sed -n 's/^step_0*\([0-9]*\)$/\1/p' | tail -n 1)
   on 3 train "$deck" "$@" zero.stage=1 checkpoint.resume=auto || failed "the killed run could not be resumed"
-  parameters=$("$kozero" plan "$deck" "$@" --ranks 1 --json 2>/dev/null | tail -n 1 | sed 's/.*"parameters":\([0-9]*\).*/\1/')
+  parameters=$("$kozero" plan "$deck" "$@" --ranks 1 --json 2>/dev/null | sed 's/.*"parameters":\([0-9]*\).*/\1/')
   printf '{"at": %d, "ranks": 4, "stage": 3, "from": %d, "resumed_ranks": 3, "resumed_stage": 1, "parameters": %d}\n' \
     "$at" "$from" "$parameters" \
     >"$folder/killed.json"

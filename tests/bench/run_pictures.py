@@ -84,7 +84,8 @@ def exact(results):
     picture.text(
         0,
         42,
-        f"Each run marks one step in {len(runs)}, in turn. In all {len(steps)} steps losses and gradient norms are equal,",
+        f"Each run marks one step in {len(runs)}, in turn. In all {len(steps)} steps losses and gradient norms are "
+        "equal,",
         "m",
     )
     picture.text(0, 60, f"and so are the final weights (SHA-256 {min(hashes)[:12]}...).", "m")
@@ -114,23 +115,23 @@ def exact(results):
             mark(picture, across(row["step"]), up(row["loss"]), stage)
 
     column, line, x, y = 41, 30, 622, 130
-    picture.text(x - 66, y - 30, "bits that differ from the first run", "b")
+    picture.text(x - 78, y - 30, "bits that differ from the first run", "b")
     picture.text(x - 6, y, "ranks", "m s", "end")
     for index, ranks in enumerate(RANKS):
         picture.text(x + 20 + index * column, y, str(ranks), "m", "middle")
     for stage in range(4):
-        mark(picture, x - 60, y + line * (stage + 1) - 5, stage)
-        picture.text(x - 48, y + line * (stage + 1), f"stage {stage}", "")
+        mark(picture, x - 72, y + line * (stage + 1) - 5, stage)
+        picture.text(x - 60, y + line * (stage + 1), f"stage {stage}", "")
         for index, ranks in enumerate(RANKS):
             picture.box(x + 2 + index * column, y + line * (stage + 1) - 19, column - 6, line - 4, "f2 p", 3)
             picture.text(
                 x + 20 + index * column, y + line * (stage + 1) - 1, str(different[stage, ranks]), "", "middle"
             )
-    mark(picture, x - 60, y + line * 5 - 5, 4)
-    picture.text(x - 48, y + line * 5, "killed and resumed on other ranks")
+    mark(picture, x - 72, y + line * 5 - 5, 4)
+    picture.text(x - 60, y + line * 5, "killed and resumed on other ranks")
     picture.box(x + 2 + 4 * column, y + line * 6 - 24, column - 6, line - 4, "f2 p", 3)
     picture.text(x + 20 + 4 * column, y + line * 6 - 6, str(different[4, 0]), "", "middle")
-    picture.text(x - 48, y + line * 6 - 6, "in another stage", "")
+    picture.text(x - 60, y + line * 6 - 6, "in another stage", "")
     picture.caption(results, f"GPT-2 of {killed['parameters']:,} parameters, f32.")
     return picture
 

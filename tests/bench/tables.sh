@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
-# tables.sh [TABLE...]: measures or plans the tables of figures in README.md and docs/ again. Each is printed in Markdown
-# below a line with date, processor and commit, and the commands that made it. tables.sh --list names the tables and what
-# they need.
+# tables.sh [TABLE...]: measures or plans the tables of figures in README.md and docs/ again. Each is printed in
+# Markdown, below date, processor, commit and the commands that made it. tables.sh --list names them and what they need.
 # KOZERO: the program (default: build/release/kozero). KOZERO_PEER_PYTHON: a python that has torch, for tables that need
 # it, and transformers for `generation`, DeepSpeed for `peers` and `peer_memory`.
 # RUNS: repetitions in place of a table's own number.

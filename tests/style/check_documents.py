@@ -75,9 +75,13 @@ def tables_and_pages(source, pages):
     script = (source / "tests/bench/tables.sh").read_text()
     names = set(re.findall(r"^(\w+) +(?:none|peers|root|cuda) ", script, re.M))
     mentioned = {name for page in pages for name in re.findall(r"tests/bench/tables\.sh ([a-z_]+)", page.read_text())}
-    yield from (f"tests/bench/tables.sh has no function {name}" for name in sorted(names) if f"\n{name}() {{" not in script)
-    yield from (f"tests/bench/tables.sh {name}: no page mentions it beside its table" for name in sorted(names - mentioned))
-    yield from (f"a page mentions tests/bench/tables.sh {name}, which is not there" for name in sorted(mentioned - names))
+    for name in sorted(names):
+        if f"\n{name}() {{" not in script:
+            yield f"tests/bench/tables.sh has no function {name}"
+    for name in sorted(names - mentioned):
+        yield f"tests/bench/tables.sh {name}: no page mentions it beside its table"
+    for name in sorted(mentioned - names):
+        yield f"a page mentions tests/bench/tables.sh {name}, which is not there"
 
 
 def main():
