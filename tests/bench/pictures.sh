@@ -105,7 +105,7 @@ mkdir -p "$out"
 for picture in "${pictures[@]}"; do
   printf '%s, %s, %s cores, commit %s: tests/bench/pictures.sh %s\n' "$(date -u +%F)" \
     "$(lscpu | sed -n 's/^Model name: *//p' | head -n 1)" "$cores" \
-    "$("$kozero" --version | sed -n 's/^commit *\([0-9a-f]\{7\}\).*/\1/p')" "$picture" >"$folder/conditions"
+    "$("$kozero" --version | sed -n 's/^commit *\([0-9a-f]\{7\}\)[0-9a-f]*/\1/p')" "$picture" >"$folder/conditions"
   case $picture in exact | memory | step) "run_$picture" ;; esac
   python3 "$here/pictures.py" "$picture" "$folder" "$out/$picture.svg"
   echo "$out/$picture.svg: $(wc -c <"$out/$picture.svg") bytes"
