@@ -1,10 +1,12 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // bench_step.cpp: the profile of a deck's training steps: each kernel's share, and the time in which no kernel runs.
+// --json also has the newest step's events on rank 0: phases, collectives that were started, and calls for collectives.
 // The time without kernels is communication that nothing hides, reading of data, and on a GPU a host that is late. The
 // host waits for the GPU once per step, for as long as it was ahead.
 #include <fmt/format.h>
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <iostream>
@@ -16,6 +18,7 @@
 
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/core/events.hpp>
 #include <kozero/core/views.hpp>
 #include <kozero/run/unsaved_run.hpp>
 #include "src/bench/bench.hpp"
@@ -77,6 +80,9 @@ class KernelProfile {
   double waited_ = 0.0;
   std::int64_t allocations_ = 0;
 };
+
+/// In the order of Event::Kind.
+constexpr std::array<const char*, 3> kNamesOfKinds = {"phase", "start", "call"};
 
 /// Kokkos' callbacks have no argument for an object.
 KernelProfile* current = nullptr;
@@ -250,6 +256,26 @@ void print_table(const Measured& measured) {
       static_cast<double>(profile.allocations) / measured.steps);
 }
 
+/// The main thread's events of a step, with seconds since the first one. A start of a collective has no end.
+nlohmann::ordered_json json_of_events(std::int64_t step) {
+  const auto of_step = [&](const Event& event) { return event.step == step && !event.of_saver; };
+  const std::vector<Event> all = events().newest(EventRing::kCapacity, of_step);
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const Event& event : all) {
+    const auto since_first = [&](Event::Clock::time_point time) {
+      return std::chrono::duration<double>(time - all.front().begin).count();
+    };
+    const bool ended = event.end >= event.begin;
+    rows.push_back({{"event", event.name},
+                    {"kind", kNamesOfKinds.at(static_cast<std::size_t>(event.kind))},
+                    {"phase", event.phase},
+                    {"unit", event.unit},
+                    {"begin_s", since_first(event.begin)},
+                    {"end_s", ended ? nlohmann::ordered_json(since_first(event.end)) : nullptr}});
+  }
+  return rows;
+}
+
 nlohmann::ordered_json json_of(const Measured& measured) {
   const auto& profile = measured.profile;
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
@@ -272,7 +298,8 @@ nlohmann::ordered_json json_of(const Measured& measured) {
           {"in_kernels_s", profile.in_kernels / measured.steps},
           {"idle_share", profile.idle_share()},
           {"waits", static_cast<double>(profile.waits) / measured.steps},
-          {"allocations", static_cast<double>(profile.allocations) / measured.steps}};
+          {"allocations", static_cast<double>(profile.allocations) / measured.steps},
+          {"events", json_of_events(position().step)}};
 }
 
 }  // namespace

@@ -248,6 +248,7 @@ benches() {
   also '^in calls of reduce_scatter +6.0 '
   also '^[0-9.]+ ms per step \([0-9]+ tokens/s over all ranks\), .* = [0-9.]+ %$'
   also '^{"kernels":\[{"kernel":"kozero::.*"idle_share":0.[0-9]+,'
+  also '"events":\[{"event":"data","kind":"phase",.*{"event":"reduce_scatter","kind":"start",.*"end_s":null}.*"event":"update"'
   also '^the host waited for kernels [0-9.]+ times per step, [0-9.]+ ms, and allocated arrays 0.0 times$'
   cp out.txt step.txt
   expect 0 '^as long as they say$' awk '/^(kozero::|copy|Kokkos::)/ { sum += $(NF - 2) }

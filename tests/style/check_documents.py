@@ -2,7 +2,8 @@
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
 # check_documents.py SOURCE: what the documents name exists: files and anchors of links, files, decks of inputs/, tests,
-# labels, targets, deck keys; and each block of commands has a mark (run_documents.py reads it).
+# labels, targets, deck keys, tables of tests/bench/tables.sh (a page mentions each); and each block of commands has a
+# mark (run_documents.py reads it).
 
 import pathlib
 import re
@@ -158,6 +159,20 @@ def unmarked_commands(text):
         yield "a mark stands before no block"
 
 
+def tables_and_pages(source, pages):
+    """tests/bench/tables.sh has a function for each table of its list, and pages mention each of them, and no other."""
+    script = (source / "tests/bench/tables.sh").read_text()
+    names = set(re.findall(r"^(\w+) +(?:none|peers|root|cuda) ", script, re.M))
+    mentioned = {name for page in pages for name in re.findall(r"tests/bench/tables\.sh ([a-z_]+)", page.read_text())}
+    for name in sorted(names):
+        if f"\n{name}() {{" not in script:
+            yield f"tests/bench/tables.sh has no function {name}"
+    for name in sorted(names - mentioned):
+        yield f"tests/bench/tables.sh {name}: no page mentions it beside its table"
+    for name in sorted(mentioned - names):
+        yield f"a page mentions tests/bench/tables.sh {name}, which is not there"
+
+
 def main():
     source = pathlib.Path(sys.argv[1])
     cmake = "\n".join(file.read_text() for file in [source / "CMakeLists.txt", *source.glob("tests/**/CMakeLists.txt"),
@@ -169,8 +184,9 @@ def main():
     names |= {"kozero.sh"}
     sources = [file for top in ("src", "include", "kernels", "io") for file in sorted((source / top).rglob("*.[ch]pp"))]
     code = "\n".join(re.sub(r"\s", "", file.read_text()) for file in sources)
-    wrong = []
-    for page in pages_of(source):
+    pages = pages_of(source)
+    wrong = list(tables_and_pages(source, pages))
+    for page in pages:
         text = page.read_text()
         for found in (broken_links(page, text), unknown_decks(source, text), unknown_files(source, names, text),
                       unknown_tests(tests, text), unknown_cases(cases, text), unknown_labels(cmake, text),
