@@ -161,8 +161,8 @@ networks() {
   done
 }
 
-# plan OVERRIDE...: the JSON of a plan of GPT-2 124M's deck.
-plan() { show "$kozero" plan inputs/gpt2_124m.toml "$@" --json; }
+# plan OVERRIDE...: the JSON of a plan of GPT-2 124M.
+plan() { show "$kozero" plan $gpt2 "$@" --json; }
 
 models() {
   header model ranks 'stage 0' 'stage 1' 'stage 2' 'stage 3'
@@ -174,7 +174,7 @@ models() {
         train.micro_batch=1 train.global_batch=$ranks --rates 1,1,1 | cells "[['$name', $ranks] + [$gib for s in it['stages']]]"
     done
   done <<'LIST'
-GPT-2 124M:model.preset=gpt2-124m
+GPT-2 124M:model.vocab=50257
 GPT-2 1.5B:model.preset=gpt2-1558m
 6B:model.preset=none model.layers=28 model.dim=4096 model.heads=16 model.vocab=50257
 Llama 8B:model.preset=llama-8b
@@ -186,7 +186,7 @@ LIST
 recompute() {
   header train.recompute activations 'total, stage 0' 'stage 1' 'stage 2' 'stage 3'
   for level in none selective full 4; do
-    plan --ranks 8 model.seq=1024 train.micro_batch=4 train.global_batch=32 train.precision=bf16 train.recompute=$level \
+    plan --ranks 8 model.vocab=50257 model.seq=1024 train.micro_batch=4 train.global_batch=32 train.precision=bf16 train.recompute=$level \
       --rates 1,1,1 | cells "[['$level', round(s[0]['activations'] / 2**20)] + [round(x['total'] / 2**20) for x in s]
       for s in [it['stages']]]"
   done
@@ -208,7 +208,7 @@ recompute_time() {
 vocabulary() {
   header model.vocab_block 'gathered, stage 3' workspace 'total, stage 2' 'stage 3' 'MiB sent per step, stage 3'
   for block in 0 8192 4096 2048; do
-    plan --ranks 8 model.vocab_block=$block --rates 1,1,1 | cells "[[$block, round(s[3]['gathered'] / 2**20),
+    plan --ranks 8 model.vocab=50257 train.global_batch=8 train.micro_batch=1 model.vocab_block=$block --rates 1,1,1 | cells "[[$block, round(s[3]['gathered'] / 2**20),
       s[3]['workspace'] / 2**20, round(s[2]['total'] / 2**20), round(s[3]['total'] / 2**20), round(s[3]['sent'] / 2**20)]
       for s in [it['stages']]]"
   done
@@ -216,7 +216,7 @@ vocabulary() {
 
 # In a control group of 12 GiB, as the page describes it.
 disk() {
-  on 2 train inputs/gpt2_124m.toml model.preset=gpt2-1558m zero.stage=3 train.precision=bf16 train.recompute=full \
+  on 2 train $gpt2 model.preset=gpt2-1558m zero.stage=3 train.precision=bf16 train.recompute=full \
     zero.offload_optimizer=disk zero.offload_parameters=disk train.micro_batch=1 train.global_batch=2 checkpoint.every=0 \
     train.eval_every=0 run.steps="${RUNS:-3}" run.dir="$folder/disk" | grep -E '^memory|^step ' | lines
 }
