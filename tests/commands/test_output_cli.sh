@@ -63,7 +63,7 @@ assert any(row["waited_s"] > 0 for row in rows), rows
 assert {"reduce_scatter_waiting", "all_gather_waiting"} < step["seconds"].keys(), step
 print("as training counts")'
   # shellcheck disable=SC2086
-  expect 0 '^ +2 +skipped: zero.accumulation = "local" keeps whole gradients' on 2 bench stages "$inputs/../tests/bench/gpt2_124m_f32.toml" $tiny \
+  expect 0 '^ +2 +skipped: zero.accumulation = "local" keeps whole gradients' on 2 bench stages "${gpt2[0]}" $tiny data.val_fraction=0.1 \
     zero.accumulation=local --steps 1 --runs 1
   lines 2 '  equal$'
   # Only MPI itself knows how much of a call is waiting.
