@@ -192,12 +192,12 @@ std::vector<DeckRow> train_rows() {
       {"train.base_ranks", kTrain<&K::base_ranks>, from_to(1, kWide), "number of ranks that batch_scaling starts from"},
       {"train.batch_scaling", kTrain<&K::batch_scaling>, words(all_of(kBatchScalings)),
        "how global batch and learning rate grow with ranks / base_ranks"},
-      first({"train.precision", kTrain<&K::precision>, words({"f32", "bf16", "fp16"}),
+      first({"train.precision", kTrain<&K::precision>, words(all_of(kPrecisions)),
              "type of weights and activations; with bf16 and fp16, master weights, optimizer state, gradients and sums "
              "stay in f32"}),
       first({"train.recompute",
              kTrain<&K::recompute>,
-             {.low = 1, .high = kMostTogether, .words = {"none", "selective", "full"}},
+             {.low = 1, .high = kMostTogether, .words = all_of(kRecomputes)},
              "activation checkpointing: what backward recomputes instead of storing; full: each block from its input; "
              "selective: the same, but attention's result is stored; N: N blocks from the first one's input; results "
              "stay bit-identical"}),
@@ -245,7 +245,7 @@ std::vector<DeckRow> zero_rows() {
   return {
       first({"zero.stage", kZero<&K::stage>, from_to(0, 3),
              "what is sharded over ranks; 0: nothing, 1: optimizer state, 2: and gradients, 3: and parameters"}),
-      {"zero.accumulation", kZero<&K::accumulation>, words({"ordered", "local"}),
+      {"zero.accumulation", kZero<&K::accumulation>, words(all_of(kAccumulations)),
        "ordered: reduce every micro-step, so results do not depend on the number of ranks; local (stages 0, 1): reduce "
        "once per step, so they do"},
       {"zero.overlap", kZero<&K::overlap>, truth(),

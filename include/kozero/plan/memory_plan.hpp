@@ -78,6 +78,9 @@ double model_state_bytes(const MemoryPlan& plan);
 std::vector<MemoryPlan> plans_of_all_stages(const io::Deck& deck, const std::string& backend, int num_ranks,
                                             std::int64_t data_vocab);
 
+/// The deck in another stage. Stages 2 and 3 keep no whole gradient, so their accumulation is ordered.
+io::Deck in_stage(io::Deck deck, int stage);
+
 /// An override of a deck.
 struct Change {
   std::string key;    ///< "zero.stage"
@@ -89,7 +92,7 @@ struct Change {
 /// "zero.stage=3 train.recompute=full"
 std::string text_of(const std::vector<Change>& changes);
 
-/// The overrides that turn `from` into `to`, of the keys that advice changes.
+/// The overrides that turn `from` into `to`, in the order of the schema.
 std::vector<Change> changes_between(io::Deck from, io::Deck to);
 
 /// A deck changed so that a rank's memory suffices, and the largest micro-batch that fits with it.
@@ -121,7 +124,7 @@ struct Recomputed {
   std::vector<MemoryPlan> plans;
 };
 
-/// For each of train.recompute = none, selective, full that the deck does not have.
+/// For each word of train.recompute that the deck does not have.
 std::vector<Recomputed> plans_recomputed(const io::Deck& deck, const std::string& backend, int num_ranks,
                                          std::int64_t data_vocab);
 
