@@ -178,14 +178,11 @@ std::vector<std::int64_t> rank_counts(const VerifyOptions& options, const io::De
   return counts;
 }
 
-/// Back ends that add in rank order and can serve so many ranks; without --all only the deck's.
+/// With --all the back ends that add in rank order and serve so many ranks; otherwise only the deck's.
 std::vector<std::string> back_ends(const VerifyOptions& options, int ranks,
                                    const distributed::Environment& environment) {
   if (!options.all) return {""};
-  std::vector<std::string> names = {"mpi"};
-  if (ranks == 1) names.insert(names.begin(), "self");
-  if (environment.local_ranks() == environment.size()) names.emplace_back("shm");
-  return names;
+  return distributed::back_ends_in_order(ranks, environment.local_ranks() == environment.size());
 }
 
 /// zero.shard_group's values: the deck's, and with --all the largest group that is not all ranks.
@@ -251,7 +248,8 @@ void VerifyOptions::add_to(OptionParser& parser) {
                             .default_text("those that were started")
                             .delimiter(',')
                             .between(std::int64_t{1}, std::int64_t{1} << 20);
-  const Option everything = parser.add_flag("--all", all, "by self, mpi and shm, and in groups of ranks");
+  const Option everything =
+      parser.add_flag("--all", all, "by every back end that adds in rank order, and in groups of ranks");
   const Option file = parser
                           .add("--reference", reference,
                                "compare with the steps in FILE, of any number of threads; write it if there is none")
