@@ -12,6 +12,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/make_communicator.hpp>
+#include <kozero/plan/memory_plan.hpp>
 #include <kozero/program/arguments.hpp>
 #include <kozero/run/provenance.hpp>
 #include <kozero/run/trace.hpp>
@@ -201,10 +202,7 @@ std::optional<Trace> reference_of(const VerifyOptions& options, const io::Deck& 
   return distributed::agreed(comm, [&]() -> std::optional<Trace> {
     if (options.reference.empty() || comm.rank() != 0 || !io::is_there(options.reference)) return std::nullopt;
     Trace trace = run::read_trace(options.reference);
-    MemoryLedger ledger(MemoryLedger::Mode::plan);
-    const auto self = distributed::make_planned_communicator("self", 0, 1, ledger);
-    const auto engine =
-        train::make_engine(train::settings_of(deck, 1, data.vocab, data.train->num_samples()), *self, ledger);
+    const plan::PlannedEngine engine(train::settings_of(deck, 1, data.vocab, data.train->num_samples()));
     const auto has_name = [](const Tensor& tensor, const std::string& name) { return tensor.name == name; };
     const auto& tensors = engine->parameters().tensors();
     if (std::ranges::equal(tensors, trace.tensors, has_name) && std::ssize(trace.losses) == options.steps) return trace;

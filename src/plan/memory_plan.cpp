@@ -220,6 +220,12 @@ MemoryPlan memory_plan(const train::Settings& settings, const std::string& backe
   return plan;
 }
 
+PlannedEngine::PlannedEngine(train::Settings settings)
+    : comm_(distributed::make_planned_communicator("self", 0, 1, ledger_)) {
+  settings.staged = false;
+  engine_ = train::make_engine(settings, *comm_, ledger_);
+}
+
 double model_state_bytes(const MemoryPlan& plan) {
   const auto all = static_cast<double>(plan.num_parameters);
   const auto trained = static_cast<double>(plan.num_trainable);

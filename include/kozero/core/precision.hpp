@@ -12,7 +12,6 @@
 #include <Kokkos_Core.hpp>
 #include <type_traits>
 
-#include <kozero/core/choices.hpp>
 #include <kozero/core/views.hpp>
 
 namespace kozero {
@@ -123,7 +122,10 @@ constexpr ParameterBytes parameter_bytes(Precision precision) {
 }
 
 /// "f32", "bf16", "fp16".
-constexpr const char* name_of(Precision precision) { return kPrecisions[static_cast<std::size_t>(precision)]; }
+constexpr const char* name_of(Precision precision) {
+  constexpr const char* kNames[] = {"f32", "bf16", "fp16"};
+  return kNames[static_cast<int>(precision)];
+}
 
 /// Calls call(Scalar()) with the stored type of `precision`.
 template <class Call>

@@ -8,11 +8,14 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include <kozero/core/ledger.hpp>
+#include <kozero/distributed/communicator.hpp>
+#include <kozero/train/engine.hpp>
 #include <kozero/train/settings.hpp>
 
 namespace kozero::plan {
@@ -67,6 +70,19 @@ BytesSent bytes_sent(const train::Settings& settings, const ParameterTable& tabl
 
 /// The plan of `settings` for rank 0 of `num_ranks` ranks that communicate by `backend`. Allocates nothing.
 MemoryPlan memory_plan(const train::Settings& settings, const std::string& backend, int num_ranks);
+
+/// An engine of one rank that only plans: its tables and the names of its states are there, its arrays are not.
+class PlannedEngine {
+ public:
+  explicit PlannedEngine(train::Settings settings);
+
+  const train::Engine* operator->() const { return engine_.get(); }
+
+ private:
+  MemoryLedger ledger_{MemoryLedger::Mode::plan};
+  std::unique_ptr<distributed::Communicator> comm_;
+  std::unique_ptr<train::Engine> engine_;
+};
 
 /// Bytes per rank of parameters, gradients and optimizer state (with the master) by the formula of Rajbhandari et al.
 /// 2020, arXiv:1910.02054, for the stage, precision, ranks per group and numbers that the plan gives. Only trainable

@@ -18,10 +18,9 @@
 namespace kozero::train {
 
 using io::kDeckFile;
-inline constexpr const char* kWeightsFile = "weights.h5";
-inline constexpr const char* kTokenizerFile = "tokenizer.json";
-inline constexpr const char* kTokenizerModelFile =
-    "tokenizer.model";  ///< replaces tokenizer.json for a SentencePiece model
+using io::kTokenizerFile;
+using io::kTokenizerModelFile;
+using io::kWeightsFile;
 
 /// This rank's shards of all units.
 std::vector<DeviceRange> shards_of(const distributed::DistributedArray<float>& master);
