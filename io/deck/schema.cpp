@@ -237,7 +237,9 @@ std::vector<DeckRow> optim_rows() {
             "from the end of warm-up to the last step"}),
       bits({"optim.min_lr", kOptim<&K::min_lr>, from(0), "learning rate at the end of the decay"}),
       bits({"optim.freeze", kOptim<&K::freeze>, list_or_none("name of a tensor, in which * stands for any characters"),
-            "tensors that are not trained, by Hugging Face's names: they have no gradient and no optimizer state",
+            "tensors that are not trained, by Hugging Face's names; a unit whose tensors are all frozen has no "
+            "gradient and no "
+            "optimizer state, in another unit frozen tensors have zeros that take memory",
             "none"}),
   };
 }
