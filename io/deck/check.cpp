@@ -124,7 +124,7 @@ void check_read(Deck& deck, const ReadWhere& rule) {
     replace(deck, rule.choice, rule.key);
   } else {
     refuse_value(deck, rule.key,
-                 "nothing reads it where " + beside(deck, rule.choice) + "; accepted only with " + rule.choice + " = " +
+                 "nothing reads it if " + beside(deck, rule.choice) + "; accepted only with " + rule.choice + " = " +
                      joined(rule.values));
   }
 }
@@ -136,7 +136,7 @@ void check_offload(Deck& deck) {
     if (holds_default(deck, *find_row(key))) continue;
     if (on_command_line(deck, key) || !on_command_line(deck, "zero.offload_optimizer")) {
       refuse_value(deck, key,
-                   "nothing reads it where " + beside(deck, "zero.offload_optimizer") +
+                   "nothing reads it if " + beside(deck, "zero.offload_optimizer") +
                        "; accepted only with zero.offload_optimizer or zero.offload_parameters");
     }
     replace(deck, "zero.offload_optimizer", key);
@@ -249,14 +249,14 @@ void check_types(const Deck& deck) {
 void check_evaluation(const Deck& deck) {
   if (deck.train.eval_every > 0 && deck.data.val_fraction == 0) {
     refuse_value(deck, "train.eval_every",
-                 "no data to evaluate on; accepted is 0 where " + beside(deck, "data.val_fraction"));
+                 "no data to evaluate on; accepted is 0 if " + beside(deck, "data.val_fraction"));
   }
 }
 
 void check_checkpoints(const Deck& deck) {
   if (!deck.checkpoint.keep_best) return;
   const auto refuse_where = [&](const std::string& key) {
-    refuse_value(deck, "checkpoint.keep_best", "accepted is false where " + beside(deck, key));
+    refuse_value(deck, "checkpoint.keep_best", "accepted is false if " + beside(deck, key));
   };
   if (deck.checkpoint.every == 0) refuse_where("checkpoint.every");
   if (deck.data.val_fraction == 0) refuse_where("data.val_fraction");

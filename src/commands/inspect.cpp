@@ -237,7 +237,7 @@ InspectArguments parsed(const Arguments& arguments) {
   const Option verify = parser.add_flag("--verify", given.verify, "compare every byte with the manifest or header");
   parser
       .add("--diff", given.other,
-           "the first difference of each tensor from OTHER's; status 0 where all are equal in bits, 1 where one "
+           "the first difference of each tensor from OTHER's; status 0 if all are equal in bits, 1 if one "
            "differs")
       .type_name("OTHER")
       .excludes(stats)

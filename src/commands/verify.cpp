@@ -255,8 +255,8 @@ void VerifyOptions::add_to(OptionParser& parser) {
                           .default_text("none");
   parser
       .add("--replay", replayed,
-           "of a RUN: compute this step again from its nearest checkpoint and compare bits; status 0 where they are "
-           "equal, 1 where they are not")
+           "of a RUN: compute this step again from its nearest checkpoint and compare bits; status 0 if they are "
+           "equal, 1 if they are not")
       .type_name("N")
       .default_text("none")
       .check(refuse_non_positive)

@@ -121,8 +121,7 @@ std::string RunStart::set_aside_run_before() const {
 
 std::string RunStart::other_data() const {
   const std::string differs = resume_.source.empty() ? "" : data::difference(resume_.record.data, data_identity_);
-  return differs.empty() ? ""
-                         : fmt::format("the training data are others than those of {}: {}", resume_.source, differs);
+  return differs.empty() ? "" : fmt::format("the training data differ from those of {}: {}", resume_.source, differs);
 }
 
 void RunStart::identify_data() {
