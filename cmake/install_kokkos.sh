@@ -20,7 +20,7 @@ readonly kCudaArch=${KOZERO_CUDA_ARCH:-80}
 die() { echo "kozero: $*" >&2; exit 1; }
 say() { echo "kozero: $*" >&2; }
 
-# The CMake options of a device, one a line. CMake 3.25 does not know how to ask nvcc for C++20, hence the flag.
+# The CMake options of a device, one per line. CMake 3.25 does not know how to ask nvcc for C++20, hence the flag.
 kokkos_options() {
   printf '%s\n' -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_STANDARD=20 -DCMAKE_CXX_EXTENSIONS=OFF \
     -DKokkos_ENABLE_SERIAL=ON -DKokkos_ENABLE_OPENMP=ON -DKokkos_ENABLE_TESTS=OFF

@@ -38,7 +38,7 @@ std::string block_of(const WeightsHeader& header) {
 }
 
 WeightsHeader parsed(const std::string& block, const std::string& path) {
-  const auto refuse = [&](const char* reason) { throw Error(Failure::input, path + ": " + reason); };
+  const auto refuse = [&](const std::string& reason) { throw Error(Failure::input, path + ": " + reason); };
   if (!block.starts_with(kFirstWords)) {
     refuse(
         "not a weights file that KoZeRO wrote: it begins with no KoZeRO header; other weights come in by kozero "
@@ -46,7 +46,7 @@ WeightsHeader parsed(const std::string& block, const std::string& path) {
   }
   const std::string rest = block.substr(kFirstLine);
   if (block.substr(kFirstWords.size(), kHashDigits) != xxh3_128(rest)) {
-    refuse("its first 4096 bytes, the header, are not what was written");
+    refuse("its first " + std::to_string(kWeightsHeaderBytes) + " bytes, the header, are not what was written");
   }
   WeightsHeader header;
   std::istringstream text(rest);
@@ -184,7 +184,8 @@ WeightsDescription verify_weights_header(distributed::Communicator& comm, const 
   });
   if (hash_behind(comm, path, header.bytes) == header.hash) return header.description;
   throw Error(Failure::input,
-              path + ": bytes 4096 to " + std::to_string(header.bytes - 1) + " are not what its header says",
+              path + ": bytes " + std::to_string(kWeightsHeaderBytes) + " to " + std::to_string(header.bytes - 1) +
+                  " are not what its header says",
               Error::Seen::by_all_ranks);
 }
 

@@ -90,6 +90,14 @@ std::string beside(const Deck& deck, const std::string& key) {
   return key + " = " + text_of(deck, key) + (deck.is_set(key) ? "" : " (default)");
 }
 
+/// Gives `loser` its default and adds a note that the command line's `winner` won.
+void replace(Deck& deck, const std::string& winner, const std::string& loser) {
+  deck.notes.push_back(std::string(kCommandLine) + ": " + shortened(winner + " = " + text_of(deck, winner)) +
+                       " wins over " + shortened(loser + " = " + text_of(deck, loser)) + " (" + origin_of(deck, loser) +
+                       ")");
+  reset(deck, *find_row(loser));
+}
+
 void check_alternatives(Deck& deck, const std::vector<std::string>& keys) {
   std::vector<std::string> in_file;
   std::vector<std::string> given;
@@ -99,7 +107,7 @@ void check_alternatives(Deck& deck, const std::vector<std::string>& keys) {
   if (given.empty()) {
     given = in_file;
   } else {
-    for (const auto& key : in_file) reset(deck, *find_row(key));
+    for (const auto& key : in_file) replace(deck, given.front(), key);
   }
   if (given.empty()) refuse_missing(deck, keys.front(), "accepted is one of " + joined(keys));
   if (given.size() == 1) return;
@@ -111,13 +119,12 @@ void check_alternatives(Deck& deck, const std::vector<std::string>& keys) {
 bool is_fulfilled(const Deck& deck, const ReadWhere& rule) { return holds(rule.values, text_of(deck, rule.choice)); }
 
 void check_read(Deck& deck, const ReadWhere& rule) {
-  const DeckRow& row = *find_row(rule.key);
-  if (is_fulfilled(deck, rule) || holds_default(deck, row)) return;
+  if (is_fulfilled(deck, rule) || holds_default(deck, *find_row(rule.key))) return;
   if (on_command_line(deck, rule.choice) && !on_command_line(deck, rule.key)) {
-    reset(deck, row);
+    replace(deck, rule.choice, rule.key);
   } else {
     refuse_value(deck, rule.key,
-                 "nothing reads it where " + beside(deck, rule.choice) + "; accepted only with " + rule.choice + " = " +
+                 "nothing reads it if " + beside(deck, rule.choice) + "; accepted only with " + rule.choice + " = " +
                      joined(rule.values));
   }
 }
@@ -126,14 +133,13 @@ void check_read(Deck& deck, const ReadWhere& rule) {
 void check_offload(Deck& deck) {
   if (deck.zero.offload_optimizer != "none" || deck.zero.offload_parameters != "none") return;
   for (const char* key : {"zero.offload_dir", "zero.offload_mib"}) {
-    const DeckRow& row = *find_row(key);
-    if (holds_default(deck, row)) continue;
+    if (holds_default(deck, *find_row(key))) continue;
     if (on_command_line(deck, key) || !on_command_line(deck, "zero.offload_optimizer")) {
       refuse_value(deck, key,
-                   "nothing reads it where " + beside(deck, "zero.offload_optimizer") +
+                   "nothing reads it if " + beside(deck, "zero.offload_optimizer") +
                        "; accepted only with zero.offload_optimizer or zero.offload_parameters");
     }
-    reset(deck, row);
+    replace(deck, "zero.offload_optimizer", key);
   }
 }
 
@@ -243,14 +249,14 @@ void check_types(const Deck& deck) {
 void check_evaluation(const Deck& deck) {
   if (deck.train.eval_every > 0 && deck.data.val_fraction == 0) {
     refuse_value(deck, "train.eval_every",
-                 "no data to evaluate on; accepted is 0 where " + beside(deck, "data.val_fraction"));
+                 "no data to evaluate on; accepted is 0 if " + beside(deck, "data.val_fraction"));
   }
 }
 
 void check_checkpoints(const Deck& deck) {
   if (!deck.checkpoint.keep_best) return;
   const auto refuse_where = [&](const std::string& key) {
-    refuse_value(deck, "checkpoint.keep_best", "accepted is false where " + beside(deck, key));
+    refuse_value(deck, "checkpoint.keep_best", "accepted is false if " + beside(deck, key));
   };
   if (deck.checkpoint.every == 0) refuse_where("checkpoint.every");
   if (deck.data.val_fraction == 0) refuse_where("data.val_fraction");

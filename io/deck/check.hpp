@@ -34,7 +34,7 @@ bool is_read(const Deck& deck, const std::string& key);
 
 /// Checks the keys against each other. Throws Error(deck) at the first key that is missing, contradicts another, or has
 /// no effect beside another. If the other key is on the command line (optim.kind=sgd), a key of the file that then has
-/// no effect (optim.betas) gets its default instead.
+/// no effect (optim.betas) gets its default instead, and a note says so.
 void check_deck(Deck& deck);
 
 }  // namespace kozero::io

@@ -16,16 +16,15 @@
 #include "io/deck/schema.hpp"
 #include "io/deck/toml_keys.hpp"
 #include "io/posix/file.hpp"
+#include "io/run/run_folder.hpp"
 
 namespace kozero::io {
 namespace {
 
-constexpr std::int64_t kMaxDeckBytes = std::int64_t{16} << 20;
-
 std::string text_of_file(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
-    const std::string inside = (std::filesystem::path(path) / "deck.toml").string();
+    const std::string inside = (std::filesystem::path(path) / kDeckFile).string();
     refuse(path, "",
            "a folder, not a deck; accepted is a TOML file" +
                (std::filesystem::exists(inside, ignored) ? "; did you mean " + inside + "?" : ""));

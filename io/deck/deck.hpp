@@ -4,7 +4,7 @@
 //   defaults  <-  the deck's TOML file  <-  overrides "section.key=value" of the command line
 // A Deck that read_deck returns is checked: types, ranges, contradictions. Properties of the machine and the data (the
 // number of ranks, files) and a preset's shape are checked where they are used. schema.cpp says what each key means.
-// If two keys exclude each other, one on the command line replaces one in the file.
+// If two keys exclude each other, one on the command line replaces one in the file, and a note says so.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -183,7 +183,7 @@ struct Deck {
   int ranks_per_node = 0;                      ///< ranks on each node of this job; 0: unknown or unequal
   std::string source;                          ///< the file it was read from
   std::map<std::string, std::string> origins;  ///< "zero.stage" -> "a.toml:12" or "command line"; absent: the default
-  std::vector<std::string> notes;              ///< accepted values that look like mistakes, one line each
+  std::vector<std::string> notes;              ///< values that look like mistakes or that the command line replaced
 
   /// Whether the user gave the key, in the file or on the command line.
   [[nodiscard]] bool is_set(const std::string& key) const { return origins.count(key) != 0; }

@@ -4,6 +4,7 @@
 #include "io/deck/schema.hpp"
 #include <kozero/core/architecture.hpp>
 #include <kozero/core/choices.hpp>
+#include <kozero/core/precision.hpp>
 #include <kozero/core/presets.hpp>
 #include <kozero/distributed/communicator.hpp>
 
@@ -192,12 +193,13 @@ std::vector<DeckRow> train_rows() {
       {"train.base_ranks", kTrain<&K::base_ranks>, from_to(1, kWide), "number of ranks that batch_scaling starts from"},
       {"train.batch_scaling", kTrain<&K::batch_scaling>, words(all_of(kBatchScalings)),
        "how global batch and learning rate grow with ranks / base_ranks"},
-      first({"train.precision", kTrain<&K::precision>, words({"f32", "bf16", "fp16"}),
+      first({"train.precision", kTrain<&K::precision>,
+             words({name_of(Precision::f32), name_of(Precision::bf16), name_of(Precision::fp16)}),
              "type of weights and activations; with bf16 and fp16, master weights, optimizer state, gradients and sums "
              "stay in f32"}),
       first({"train.recompute",
              kTrain<&K::recompute>,
-             {.low = 1, .high = kMostTogether, .words = {"none", "selective", "full"}},
+             {.low = 1, .high = kMostTogether, .words = all_of(kRecomputes)},
              "activation checkpointing: what backward recomputes instead of storing; full: each block from its input; "
              "selective: the same, but attention's result is stored; N: N blocks from the first one's input; results "
              "stay bit-identical"}),
@@ -235,7 +237,9 @@ std::vector<DeckRow> optim_rows() {
             "from the end of warm-up to the last step"}),
       bits({"optim.min_lr", kOptim<&K::min_lr>, from(0), "learning rate at the end of the decay"}),
       bits({"optim.freeze", kOptim<&K::freeze>, list_or_none("name of a tensor, in which * stands for any characters"),
-            "tensors that are not trained, by Hugging Face's names: they have no gradient and no optimizer state",
+            "tensors that are not trained, by Hugging Face's names; a unit whose tensors are all frozen has no "
+            "gradient and no "
+            "optimizer state, in another unit frozen tensors have zeros that take memory",
             "none"}),
   };
 }
@@ -245,7 +249,7 @@ std::vector<DeckRow> zero_rows() {
   return {
       first({"zero.stage", kZero<&K::stage>, from_to(0, 3),
              "what is sharded over ranks; 0: nothing, 1: optimizer state, 2: and gradients, 3: and parameters"}),
-      {"zero.accumulation", kZero<&K::accumulation>, words({"ordered", "local"}),
+      {"zero.accumulation", kZero<&K::accumulation>, words(all_of(kAccumulations)),
        "ordered: reduce every micro-step, so results do not depend on the number of ranks; local (stages 0, 1): reduce "
        "once per step, so they do"},
       {"zero.overlap", kZero<&K::overlap>, truth(),

@@ -253,8 +253,8 @@ void require_no_dangling_link(const std::string& folder) {
 }
 
 void require_regular_files(const std::string& folder) {
-  for (const char* name : {kLogFile, kDeckFile, kLockFile, kStatusFile, kRanksFile, kMetricsFile, "weights.h5",
-                           "tokenizer.json", "tokenizer.model", "tuning.toml"}) {
+  for (const char* name : {kLogFile, kDeckFile, kLockFile, kStatusFile, kRanksFile, kMetricsFile, kWeightsFile,
+                           kTokenizerFile, kTokenizerModelFile, kTuningFile}) {
     const std::string path = folder + "/" + name;
     struct stat status {};
     if (::lstat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode)) continue;

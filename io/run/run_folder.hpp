@@ -13,6 +13,7 @@
 // marks a folder as used.
 #pragma once
 #include <sys/types.h>
+#include <cstdint>
 #include <string>
 
 #include <kozero/core/error.hpp>
@@ -97,6 +98,11 @@ class HeldFolder {
 
 inline constexpr const char* kLogFile = "log.txt";
 inline constexpr const char* kDeckFile = "deck.toml";  ///< the resolved deck
+inline constexpr std::int64_t kMaxDeckBytes = std::int64_t{16} << 20;
+inline constexpr const char* kTuningFile = "tuning.toml";  ///< a copy of run.tuning's file
+inline constexpr const char* kWeightsFile = "weights.h5";
+inline constexpr const char* kTokenizerFile = "tokenizer.json";
+inline constexpr const char* kTokenizerModelFile = "tokenizer.model";  ///< a SentencePiece model, in place of the above
 
 /// Throws Error(write) if the path of a folder, or a parent of it, is a symbolic link to nothing.
 void require_no_dangling_link(const std::string& folder);

@@ -94,14 +94,6 @@ std::mutex& mutex_of_status() {
   return mutex;
 }
 
-std::vector<RankProcess> ranks_in(const std::string& folder) {
-  std::vector<RankProcess> ranks;
-  for (const auto& each : read_json(folder + "/" + kRanksFile)) {
-    ranks.push_back({value_in(each, "host", std::string("?")), value_in(each, "pid", std::int64_t{0})});
-  }
-  return ranks;
-}
-
 std::vector<fs::path> failure_notes_in(const std::string& folder) {
   std::vector<fs::path> words;
   std::error_code problem;
@@ -256,6 +248,16 @@ RunStatus status_of_run(const std::string& folder) {
           why_in(status),
           newest_metrics_step(folder + "/" + kMetricsFile).value_or(value_in(status, "step", std::int64_t{0})),
           {}};
+}
+
+std::vector<RankProcess> ranks_in(const std::string& folder) {
+  std::vector<RankProcess> ranks;
+  const Json json = read_json(folder + "/" + kRanksFile);
+  if (!json.is_array()) return ranks;
+  for (const auto& each : json) {
+    ranks.push_back({value_in(each, "host", std::string("?")), value_in(each, "pid", std::int64_t{0})});
+  }
+  return ranks;
 }
 
 bool holds_run(const std::string& folder) {

@@ -83,6 +83,9 @@ class RunRecord {
 /// The state of the newest run in the folder; "" if status.json is absent or broken.
 RunStatus status_of_run(const std::string& folder);
 
+/// The ranks of the newest start in the folder; empty if ranks.json is absent or broken.
+std::vector<RankProcess> ranks_in(const std::string& folder);
+
 /// Whether the folder has a run's log or status.
 bool holds_run(const std::string& folder);
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // inputs.hpp: the types of a kernel's read-only arguments: const Views, and the position of each row in its sequence.
 //   RepeatedPositions   row n is position n mod T: whole sequences, one after the other, as in training
-//   RowPositions           row n is position positions(n) of sequence sequences(n): new tokens of cached sequences
+//   RowPositions        row n is position positions(n) of sequence sequences(n): new tokens of cached sequences
 // A kernel's storage type T is deduced from its output; an input is a View of const T, to which a View of T converts.
 #pragma once
 #include <cstdint>

@@ -1,8 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // bench_checkpoint.cpp: saves the state of a deck's model, and writes and copies as many bytes plainly, in turn.
-//   write  one process writes them to one file, 8 MiB a call, and syncs it    save   a synchronous one, all hashes made
-//   copy   every rank copies its share from memory to memory, on its threads  stall  of an asynchronous save
+//   write  one process writes them to one file, 8 MiB per call, and syncs it
+//   copy   every rank copies its share from memory to memory, on its threads
+//   save   a synchronous save, with all hashes
+//   stall  of an asynchronous save
 // All bytes are noise, since some disks write zeros faster. Saving and plain writing alternate in going first. Seconds
 // are those of the slowest rank. Each run gives two ratios; the medians of the ratios are printed.
 #include <fmt/format.h>

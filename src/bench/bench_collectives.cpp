@@ -122,7 +122,7 @@ class CollectivesBench {
   /// Equal shards, about `mib` MiB in total.
   [[nodiscard]] Partition partition_of(double mib) const {
     const std::int64_t multiple = 64 * control_->size();
-    const auto elements = static_cast<std::int64_t>(mib * (1 << 20) / sizeof(float));
+    const auto elements = static_cast<std::int64_t>(mib * kMiB / sizeof(float));
     return {(elements + multiple - 1) / multiple * multiple, control_->size()};
   }
 
@@ -142,9 +142,9 @@ class CollectivesBench {
   std::vector<Contender> contenders_;
 };
 
-double mib_of(std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+double mib_of(std::int64_t bytes) { return static_cast<double>(bytes) / kMiB; }
 
-double bus_bandwidth(double mib, double seconds, int ranks) { return mib * (1 << 20) / seconds * (ranks - 1) / ranks; }
+double bus_bandwidth(double mib, double seconds, int ranks) { return mib * kMiB / seconds * (ranks - 1) / ranks; }
 
 /// Prints the rows of one size. The first is MPI's own, the reference of the last column.
 void print(const std::vector<Row>& rows, int ranks) {
@@ -174,7 +174,7 @@ nlohmann::ordered_json json_of(const std::vector<Row>& rows, int ranks) {
 
 void bench_collectives(const distributed::Environment& environment, const Arguments& arguments) {
   OptionParser parser("bench collectives");
-  std::vector<std::int64_t> sizes = {1 << 18, 1 << 20, 1 << 24, 1 << 26};
+  std::vector<std::int64_t> sizes = {kMiB / 4, kMiB, 16 * kMiB, 64 * kMiB};
   int rounds = 9;
   JsonOutput json;
   parser.add("--size", sizes, "sizes of the array, with commas: 256KiB,16MiB")

@@ -4,25 +4,19 @@
 #include <unistd.h>
 #include <cerrno>
 #include <cstring>
-#include <type_traits>
 
 #include <kozero/commands/commands.hpp>
+#include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
-#include <kozero/core/views.hpp>
 
 namespace kozero::commands {
-namespace {
-
-constexpr bool kOnHost = std::is_same_v<Device, Host>;
-
-}  // namespace
 
 /// Throws Error(deck): hand_over() could not start kozero-bench.
 void bench(const distributed::Environment& /*environment*/, const Arguments& /*arguments*/) {
   const std::filesystem::path path = program::bench_program();
   throw Error(Failure::deck,
               path.string() + ": " + std::strerror(access(path.c_str(), X_OK) == 0 ? ENOEXEC : errno) +
-                  "; it has the benchmarks: build it by `./kozero.sh " + (kOnHost ? "" : "--preset cuda ") +
+                  "; it has the benchmarks: build it by `./kozero.sh " + (kHostIsDevice ? "" : "--preset cuda ") +
                   "bench ...` or `cmake --build " + path.parent_path().string() + " --target kozero-bench`",
               Error::Seen::by_all_ranks);
 }

@@ -44,7 +44,7 @@ ExportArguments parsed(const Arguments& arguments) {
           .default_text("one file")
           .size(1, kMostBytes);
   parser.add_flag("--weights-only", given.weights_only, "write one plain HDF5 file OUT instead of a folder");
-  parser.add_flag("--force", given.order.force, "replace OUT where it is an older export");
+  parser.add_flag("--force", given.order.force, "replace OUT if it is an older export");
   parser.add_flag("--best", given.best, "of a run: its checkpoint with the lowest validation loss");
   parser.parse(arguments);
   if (given.weights_only && (dtype.is_given() || shards.is_given())) {

@@ -235,7 +235,7 @@ GenerateArguments read_arguments(const Arguments& arguments) {
   const Option prompt = parser
                             .add("--prompt", given.prompts.text,
                                  "the text to continue; -: standard input; none: a new text, behind the "
-                                 "tokenizer's end-of-text token, or a newline where it has none")
+                                 "tokenizer's end-of-text token, or a newline if it has none")
                             .type_name("TEXT");
   const Option file = parser
                           .add("--prompt-file", given.prompts.file,

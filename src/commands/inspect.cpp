@@ -22,7 +22,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
-#include <kozero/distributed/make_communicator.hpp>
+#include <kozero/plan/memory_plan.hpp>
 #include <kozero/program/arguments.hpp>
 #include <kozero/run/session.hpp>
 #include <kozero/train/run_files.hpp>
@@ -67,11 +67,7 @@ std::string subject_of(const std::string& given) {
 
 /// Rows and optimizer states of a deck, from the constructors that training runs, without memory for them.
 std::vector<io::ListedTensor> by_deck(const io::Deck& deck) {
-  MemoryLedger ledger(MemoryLedger::Mode::plan);
-  const auto comm = distributed::make_planned_communicator("self", 0, 1, ledger);
-  train::Settings settings = train::settings_of(deck, 1, 0, 0);
-  settings.staged = false;
-  const auto engine = train::make_engine(settings, *comm, ledger);
+  const plan::PlannedEngine engine(train::settings_of(deck, 1, 0, 0));
   std::vector<std::string> groups = {"/parameters"};
   for (const auto& state : engine->optimizer_states()) groups.push_back("/optimizer/" + state.name);
   std::sort(groups.begin() + 1, groups.end());
@@ -241,7 +237,7 @@ InspectArguments parsed(const Arguments& arguments) {
   const Option verify = parser.add_flag("--verify", given.verify, "compare every byte with the manifest or header");
   parser
       .add("--diff", given.other,
-           "the first difference of each tensor from OTHER's; status 0 where all are equal in bits, 1 where one "
+           "the first difference of each tensor from OTHER's; status 0 if all are equal in bits, 1 if one "
            "differs")
       .type_name("OTHER")
       .excludes(stats)

@@ -13,6 +13,7 @@
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/host.hpp>
+#include <kozero/core/ledger.hpp>
 #include <kozero/data/data_set.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
@@ -243,7 +244,7 @@ void plan(const distributed::Environment& environment, const Arguments& argument
   std::cout << report.tables()
             << fmt::format(
                    "beside the arrays: {:.0f} MiB per rank for the program, MPI and libraries (this process now)\n",
-                   static_cast<double>(process) / (1 << 20))
+                   static_cast<double>(process) / kMiB)
             << report.advice() << remarks_on_ranks(report.all.back(), report.deck) << remarks_on_deck(report, question);
 }
 

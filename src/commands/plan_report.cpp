@@ -34,17 +34,11 @@ plan::StepTime time_of(const io::Deck& deck, const plan::MemoryPlan& plan, const
   return plan::step_time(train::settings_of(deck, plan.num_ranks, data::vocab_of(deck), 0), plan, rates);
 }
 
-io::Deck in_stage(io::Deck deck, int stage) {
-  deck.zero.stage = stage;
-  if (stage >= 2) deck.zero.accumulation = "ordered";
-  return deck;
-}
-
 /// The estimate of each stage.
 std::vector<plan::StepTime> times_of(const io::Deck& deck, const std::vector<plan::MemoryPlan>& plans,
                                      const plan::Rates& rates) {
   std::vector<plan::StepTime> times;
-  for (const plan::MemoryPlan& plan : plans) times.push_back(time_of(in_stage(deck, plan.stage), plan, rates));
+  for (const plan::MemoryPlan& plan : plans) times.push_back(time_of(plan::in_stage(deck, plan.stage), plan, rates));
   return times;
 }
 
@@ -111,7 +105,7 @@ std::optional<Faster> faster_stage(const plan::Fit& fit, const PlannedRanks& ran
   std::optional<Faster> best;
   for (const auto& plan : plan::plans_of_all_stages(fit.deck, ranks.backend, ranks.count, data::vocab_of(fit.deck))) {
     if (!plan.needed().fit(ranks.room)) continue;
-    const io::Deck deck = in_stage(fit.deck, plan.stage);
+    const io::Deck deck = plan::in_stage(fit.deck, plan.stage);
     const double seconds = time_of(deck, plan, ranks.rates).total();
     if (seconds >= least) continue;
     least = seconds;

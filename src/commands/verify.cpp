@@ -12,6 +12,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/make_communicator.hpp>
+#include <kozero/plan/memory_plan.hpp>
 #include <kozero/program/arguments.hpp>
 #include <kozero/run/provenance.hpp>
 #include <kozero/run/trace.hpp>
@@ -178,14 +179,11 @@ std::vector<std::int64_t> rank_counts(const VerifyOptions& options, const io::De
   return counts;
 }
 
-/// Back ends that add in rank order and can serve so many ranks; without --all only the deck's.
+/// With --all the back ends that add in rank order and serve so many ranks; otherwise only the deck's.
 std::vector<std::string> back_ends(const VerifyOptions& options, int ranks,
                                    const distributed::Environment& environment) {
   if (!options.all) return {""};
-  std::vector<std::string> names = {"mpi"};
-  if (ranks == 1) names.insert(names.begin(), "self");
-  if (environment.local_ranks() == environment.size()) names.emplace_back("shm");
-  return names;
+  return distributed::back_ends_in_order(ranks, environment.local_ranks() == environment.size());
 }
 
 /// zero.shard_group's values: the deck's, and with --all the largest group that is not all ranks.
@@ -204,10 +202,7 @@ std::optional<Trace> reference_of(const VerifyOptions& options, const io::Deck& 
   return distributed::agreed(comm, [&]() -> std::optional<Trace> {
     if (options.reference.empty() || comm.rank() != 0 || !io::is_there(options.reference)) return std::nullopt;
     Trace trace = run::read_trace(options.reference);
-    MemoryLedger ledger(MemoryLedger::Mode::plan);
-    const auto self = distributed::make_planned_communicator("self", 0, 1, ledger);
-    const auto engine =
-        train::make_engine(train::settings_of(deck, 1, data.vocab, data.train->num_samples()), *self, ledger);
+    const plan::PlannedEngine engine(train::settings_of(deck, 1, data.vocab, data.train->num_samples()));
     const auto has_name = [](const Tensor& tensor, const std::string& name) { return tensor.name == name; };
     const auto& tensors = engine->parameters().tensors();
     if (std::ranges::equal(tensors, trace.tensors, has_name) && std::ssize(trace.losses) == options.steps) return trace;
@@ -251,7 +246,8 @@ void VerifyOptions::add_to(OptionParser& parser) {
                             .default_text("those that were started")
                             .delimiter(',')
                             .between(std::int64_t{1}, std::int64_t{1} << 20);
-  const Option everything = parser.add_flag("--all", all, "by self, mpi and shm, and in groups of ranks");
+  const Option everything =
+      parser.add_flag("--all", all, "by every back end that adds in rank order, and in groups of ranks");
   const Option file = parser
                           .add("--reference", reference,
                                "compare with the steps in FILE, of any number of threads; write it if there is none")
@@ -259,8 +255,8 @@ void VerifyOptions::add_to(OptionParser& parser) {
                           .default_text("none");
   parser
       .add("--replay", replayed,
-           "of a RUN: compute this step again from its nearest checkpoint and compare bits; status 0 where they are "
-           "equal, 1 where they are not")
+           "of a RUN: compute this step again from its nearest checkpoint and compare bits; status 0 if they are "
+           "equal, 1 if they are not")
       .type_name("N")
       .default_text("none")
       .check(refuse_non_positive)

@@ -43,9 +43,9 @@ std::string lost_rank(int rank);
 /// The lines after the error text, each after a line break: this rank's newest collectives, and each rank's position.
 std::string details(int rank);
 
-/// After a rank was lost, buffers of requests under way are never freed, since a late message would overwrite memory
-/// reused for something else. The caller keeps the arrays that it passed: main ends the process before it unwinds.
-/// At most `capacity` messages under way, with the peer rank of each.
+/// At most `capacity` messages under way, with the peer rank of each. After a rank was lost, buffers of messages under
+/// way are never freed, since a late message would overwrite memory reused for something else. The caller keeps the
+/// arrays that it passed: main ends the process before it unwinds.
 class PendingMessages {
  public:
   explicit PendingMessages(int capacity)

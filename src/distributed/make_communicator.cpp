@@ -41,6 +41,8 @@ std::string choose(const Ranks& ranks, const CommunicatorOptions& options) {
 struct BackEnd {
   const char* name;
   int most_ranks;
+  bool on_one_node;    ///< serves ranks of one node only
+  bool adds_in_order;  ///< whatever the options; comm.exact makes nccl do so too
   bool reads_device_memory;
   /// Why the back end cannot serve these ranks and what to use instead; "" if it can. Collective.
   std::string (*refusal)(const Ranks&, const CommunicatorOptions&);
@@ -61,10 +63,11 @@ bool spans_nodes(int size, int ranks_per_node) {
 constexpr int kAny = std::numeric_limits<int>::max();
 
 constexpr std::array kBackEnds = {
-    BackEnd{"self", 1, true, [](const Ranks&, const CommunicatorOptions&) { return std::string(); },
+    BackEnd{"self", 1, true, true, true, [](const Ranks&, const CommunicatorOptions&) { return std::string(); },
             [](const Ranks&, MemoryLedger&, const CommunicatorOptions&) { return make_self_communicator(); },
             [](int, MemoryLedger&, const CommunicatorOptions&) {}},
-    BackEnd{"mpi", kAny, kHostIsDevice, [](const Ranks&, const CommunicatorOptions&) { return std::string(); },
+    BackEnd{"mpi", kAny, false, true, kHostIsDevice,
+            [](const Ranks&, const CommunicatorOptions&) { return std::string(); },
             [](const Ranks& ranks, MemoryLedger& ledger, const CommunicatorOptions& options) {
               return over_nodes(make_mpi_communicator(ranks, ledger, options), ranks, ledger, options);
             },
@@ -72,7 +75,7 @@ constexpr std::array kBackEnds = {
               book_mpi_buffers(size, ledger, options);
               if (spans_nodes(size, options.ranks_per_node)) book_node_buffers(ledger, options);
             }},
-    BackEnd{"shm", kAny, kHostIsDevice,
+    BackEnd{"shm", kAny, true, true, kHostIsDevice,
             [](const Ranks& ranks, const CommunicatorOptions& options) {
               return with_advice(shm_unavailable_reason(ranks, options), "take mpi, or auto");
             },
@@ -82,7 +85,7 @@ constexpr std::array kBackEnds = {
             [](int size, MemoryLedger& ledger, const CommunicatorOptions& options) {
               book_shm_window(size, ledger, options);
             }},
-    BackEnd{"nccl", kAny, true,
+    BackEnd{"nccl", kAny, false, false, true,
             [](const Ranks& ranks, const CommunicatorOptions&) {
               return with_advice(nccl_unavailable_reason(ranks), "or take shm or mpi");
             },
@@ -123,6 +126,21 @@ CommunicatorOptions options_of_replicas(const CommunicatorOptions& options, cons
   return of_axis;
 }
 
+/// Bytes of host memory through which one of `size` ranks passes its arrays; 0 if the back end reads device memory.
+std::int64_t staging_bytes(bool reads_device_memory, int size, const CommunicatorOptions& options) {
+  return reads_device_memory ? 0 : StagedCommunicator::buffer_bytes(size, options.chunk_bytes);
+}
+
+/// make_communicator with counters.
+std::unique_ptr<Communicator> made(const std::string& backend, const Ranks& ranks, MemoryLedger& ledger,
+                                   const CommunicatorOptions& options, const Counting& counting) {
+  const BackEnd& row = back_end(backend_of(backend, ranks, options));
+  if (ranks.size() > row.most_ranks) refuse(row.name, too_many(row, ranks.size()));
+  const std::string refusal = backend == "auto" ? "" : row.refusal(ranks, options);
+  if (!refusal.empty()) refuse(row.name, refusal);
+  return decorated(row.make(ranks, ledger, options), row.reads_device_memory, ranks, ledger, options, counting);
+}
+
 }  // namespace
 
 const std::vector<std::string>& backend_names() {
@@ -147,29 +165,37 @@ std::string backend_of(const std::string& backend, const Ranks& ranks, const Com
   return backend == "auto" ? choose(ranks, options) : backend;
 }
 
+std::vector<std::string> back_ends_in_order(int size, bool on_one_node) {
+  std::vector<std::string> names;
+  for (const BackEnd& row : kBackEnds) {
+    if (row.adds_in_order && size <= row.most_ranks && (on_one_node || !row.on_one_node)) names.emplace_back(row.name);
+  }
+  return names;
+}
+
 std::string assumed_backend(int size, bool on_gpus) {
   if (size == 1) return "self";
   return on_gpus ? "nccl" : "shm";
 }
 
 std::unique_ptr<Communicator> decorated(std::unique_ptr<Communicator> comm, bool reads_device_memory,
-                                        const Ranks& ranks, MemoryLedger& ledger, const CommunicatorOptions& options) {
+                                        const Ranks& ranks, MemoryLedger& ledger, const CommunicatorOptions& options,
+                                        const Counting& counting) {
   if (options.checks_calls && ranks.size() > 1) {
     comm = checked(std::move(comm), ranks, {.timeout_s = options.timeout_s});
   }
-  if (!reads_device_memory) {
+  if (staging_bytes(reads_device_memory, ranks.size(), options) > 0) {
     comm = std::make_unique<StagedCommunicator>(std::move(comm), ledger, options.chunk_bytes);
+  }
+  if (counting.counts != nullptr) {
+    comm = std::make_unique<CountedCommunicator>(std::move(comm), counting.ranks_per_group, counting.counts);
   }
   return comm;
 }
 
 std::unique_ptr<Communicator> make_communicator(const std::string& backend, const Ranks& ranks, MemoryLedger& ledger,
                                                 const CommunicatorOptions& options) {
-  const BackEnd& row = back_end(backend_of(backend, ranks, options));
-  if (ranks.size() > row.most_ranks) refuse(row.name, too_many(row, ranks.size()));
-  const std::string refusal = backend == "auto" ? "" : row.refusal(ranks, options);
-  if (!refusal.empty()) refuse(row.name, refusal);
-  return decorated(row.make(ranks, ledger, options), row.reads_device_memory, ranks, ledger, options);
+  return made(backend, ranks, ledger, options, {});
 }
 
 std::unique_ptr<Communicator> make_planned_communicator(const std::string& backend, int rank, int size,
@@ -178,9 +204,8 @@ std::unique_ptr<Communicator> make_planned_communicator(const std::string& backe
   const BackEnd& row = back_end(backend == "auto" ? assumed_backend(size) : backend);
   if (size > row.most_ranks) refuse(row.name, too_many(row, size));
   row.book(size, ledger, options);
-  if (!row.reads_device_memory) {
-    ledger.book(Memory::staging, "communication staging", StagedCommunicator::buffer_bytes(size, options.chunk_bytes));
-  }
+  const std::int64_t staging = staging_bytes(row.reads_device_memory, size, options);
+  if (staging > 0) ledger.book(Memory::staging, "communication staging", staging);
   return std::make_unique<PlannedCommunicator>(rank, size);
 }
 
@@ -188,10 +213,7 @@ MeshCommunicators make_mesh(const std::string& backend, const Ranks& ranks, int 
                             const CommunicatorOptions& options) {
   const bool has_groups = ranks_per_group > 0 && ranks_per_group < ranks.size();
   MeshCommunicators mesh;
-  const auto counted = [&](std::unique_ptr<Communicator> comm, int of_group) {
-    return std::make_unique<CountedCommunicator>(std::move(comm), of_group, mesh.counts);
-  };
-  mesh.all = counted(make_communicator(backend, ranks, ledger, options), has_groups ? ranks_per_group : 0);
+  mesh.all = made(backend, ranks, ledger, options, {mesh.counts, has_groups ? ranks_per_group : 0});
   if (!has_groups) return mesh;
   require(ranks.size() % ranks_per_group == 0, "make_mesh: the ranks are no whole number of groups");
   const std::string name = mesh.all->name();
@@ -199,12 +221,12 @@ MeshCommunicators make_mesh(const std::string& backend, const Ranks& ranks, int 
   const RanksOfColor group(ranks, ranks.rank() / ranks_per_group);
   agreed(*mesh.all, [&] {
     const std::string of_group = backend_on(ranks_per_group, name);
-    mesh.group = counted(make_communicator(of_group, group.ranks(), ledger, options_of_group(options, of_group)), 0);
+    mesh.group = made(of_group, group.ranks(), ledger, options_of_group(options, of_group), {mesh.counts});
   });
   const RanksOfColor replicas(ranks, ranks.rank() % ranks_per_group);
   agreed(*mesh.all, [&] {
     const CommunicatorOptions of_axis = options_of_replicas(options, name, ranks_per_group);
-    mesh.replicas = counted(make_communicator(name, replicas.ranks(), ledger, of_axis), 1);
+    mesh.replicas = made(name, replicas.ranks(), ledger, of_axis, {mesh.counts, 1});
   });
   return mesh;
 }

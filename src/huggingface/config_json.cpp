@@ -47,7 +47,7 @@ class ConfigKeys {
     if (!has(key) && otherwise > 0) return otherwise;
     const bool fits = has(key) && json_[key].is_number_unsigned() && json_[key].get<std::uint64_t>() >= 1 &&
                       json_[key].get<std::uint64_t>() <= static_cast<std::uint64_t>(kMostExtent);
-    if (!fits) refuse(key, "accepted is a whole number from 1 to " + std::to_string(kMostExtent));
+    if (!fits) refuse(key, "accepted is an integer from 1 to " + std::to_string(kMostExtent));
     return json_[key].get<std::int64_t>();
   }
 

@@ -14,6 +14,7 @@
 #include "io/checkpoint/weights_file.hpp"
 #include "io/hdf5/file.hpp"
 #include "io/posix/file.hpp"
+#include "io/run/run_folder.hpp"
 #include "io/safetensors/reader.hpp"
 #include "io/safetensors/writer.hpp"
 #include "io/text/pretokenizer.hpp"
@@ -87,11 +88,9 @@ void write_shard(const std::string& path, const Shard& shard, const ExportOrder&
   writer.close();
 }
 
-constexpr const char* kSentencePieceFile = "tokenizer.model";
-
 /// tokenizer_config.json, which tells AutoTokenizer the class of the tokenizer's file.
 nlohmann::ordered_json tokenizer_config(const io::Tokenizer& tokenizer, std::int64_t seq) {
-  const bool is_sentencepiece = tokenizer.file_name() == kSentencePieceFile;
+  const bool is_sentencepiece = tokenizer.file_name() == io::kTokenizerModelFile;
   nlohmann::ordered_json json = {{"tokenizer_class", is_sentencepiece ? "LlamaTokenizer" : "PreTrainedTokenizerFast"},
                                  {"model_max_length", seq},
                                  {"clean_up_tokenization_spaces", false}};
@@ -133,8 +132,9 @@ int write_tokenizer(const ExportOrder& order, const FolderGuard& folder, std::ve
   } else {
     copy_tokenizer(order.tokenizer, file);
   }
-  if (tokenizer->file_name() == kSentencePieceFile) {
-    notes.emplace_back("tokenizer.model is a SentencePiece model, which transformers reads if it is of BPE kind");
+  if (tokenizer->file_name() == io::kTokenizerModelFile) {
+    notes.emplace_back(io::kTokenizerModelFile +
+                       std::string(" is a SentencePiece model, which transformers reads if it is of BPE kind"));
   } else if (const std::string note = note_on_loading(order, file); !note.empty()) {
     notes.push_back(note);
   }

@@ -117,7 +117,7 @@ std::string dtypes_of(const std::vector<io::StoredTensor>& tensors) {
 
 FolderTokenizer tokenizer_of(const std::string& folder, std::int64_t vocab) {
   FolderTokenizer found;
-  for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
+  for (const char* name : {io::kTokenizerFile, io::kTokenizerModelFile}) {
     const std::string path = (std::filesystem::path(folder) / name).string();
     if (!io::is_there(path)) continue;
     found.is_there = true;
@@ -125,7 +125,9 @@ FolderTokenizer tokenizer_of(const std::string& folder, std::int64_t vocab) {
     if (reason.empty()) return {path, "", true};
     if (found.reason.empty()) found.reason = reason;
   }
-  if (!found.is_there) found.reason = folder + " has no tokenizer.json and no tokenizer.model";
+  if (!found.is_there) {
+    found.reason = folder + " has no " + io::kTokenizerFile + " and no " + io::kTokenizerModelFile;
+  }
   return found;
 }
 
@@ -154,7 +156,7 @@ Imported import_folder(const ImportOrder& order, const ParameterTable& table) {
   const io::SafetensorsFolder source(order.folder);
   const auto tensors = tensors_of(order.config, table, source);
   FolderGuard folder(order.out);
-  write_weights(folder / "weights.h5", order, table, tensors);
+  write_weights(folder / io::kWeightsFile, order, table, tensors);
   Imported result;
   const std::string tokenizer = take_tokenizer(order, folder, result.remark);
   const std::string tokenizer_path = tokenizer.empty() ? "" : (fs::path(order.out) / tokenizer).string();

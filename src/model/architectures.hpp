@@ -16,8 +16,8 @@
 namespace kozero::model {
 
 /// Throws Error(deck) naming key, value and what is accepted, unless the condition holds.
-///   accept(heads > 0, "heads", heads, "a whole number above 0")
-///   throws  model.heads = 0: accepted: a whole number above 0
+///   accept(heads > 0, "heads", heads, "an integer above 0")
+///   throws  model.heads = 0: accepted: an integer above 0
 inline void accept(bool holds, const std::string& key, const std::string& value, const std::string& accepted) {
   if (!holds) throw Error(Failure::deck, "model." + key + " = " + value + ": accepted: " + accepted);
 }

@@ -26,7 +26,7 @@ constexpr std::int64_t kMostChannels = std::int64_t{1} << 24;      // a product 
 
 void accept_range(const std::string& key, std::int64_t value, std::int64_t least, std::int64_t most) {
   accept(value >= least && value <= most, key, value,
-         "a whole number from " + std::to_string(least) + " to " + std::to_string(most));
+         "an integer from " + std::to_string(least) + " to " + std::to_string(most));
 }
 
 void accept_extents(const Config& config) {

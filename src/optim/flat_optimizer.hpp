@@ -47,4 +47,10 @@ class FlatOptimizer : public Optimizer<Scalar> {
   std::vector<NamedState> states_;
 };
 
+// One maker per optimizer, each defined in the optimizer's file.
+template <class Scalar>
+std::unique_ptr<Optimizer<Scalar>> make_adamw(const Config&, std::vector<Segment>, MemoryLedger&, MemorySource*);
+template <class Scalar>
+std::unique_ptr<Optimizer<Scalar>> make_sgd(const Config&, std::vector<Segment>, MemoryLedger&, MemorySource*);
+
 }  // namespace kozero::optim

@@ -9,16 +9,12 @@
 #include <kozero/core/choices.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/optim/optimizer.hpp>
+#include "src/optim/flat_optimizer.hpp"
 
 namespace kozero::optim {
 
 template <class Scalar>
 using Maker = std::unique_ptr<Optimizer<Scalar>>(const Config&, std::vector<Segment>, MemoryLedger&, MemorySource*);
-
-template <class Scalar>
-std::unique_ptr<Optimizer<Scalar>> make_adamw(const Config&, std::vector<Segment>, MemoryLedger&, MemorySource*);
-template <class Scalar>
-std::unique_ptr<Optimizer<Scalar>> make_sgd(const Config&, std::vector<Segment>, MemoryLedger&, MemorySource*);
 
 namespace {
 

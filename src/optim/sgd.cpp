@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // sgd.cpp: gradient descent with momentum (kernels/ops/sgd.hpp). State: momentum_buffer.
-
 #include "kernels/ops/sgd.hpp"
 #include "src/optim/flat_optimizer.hpp"
 

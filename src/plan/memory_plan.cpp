@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <kozero/core/architecture.hpp>
+#include <kozero/core/choices.hpp>
 #include <kozero/core/device.hpp>
 #include <kozero/distributed/make_communicator.hpp>
 #include <kozero/plan/memory_plan.hpp>
@@ -56,8 +57,7 @@ Gathers gathers_in_stage_3(const train::Settings& settings, const ParameterTable
 }
 
 MemoryPlan plan_in_stage(io::Deck deck, int stage, const std::string& backend, int num_ranks, std::int64_t data_vocab) {
-  deck.zero.stage = stage;
-  if (stage >= 2 && deck.zero.accumulation == "local") deck.zero.accumulation = "ordered";
+  deck = in_stage(std::move(deck), stage);
   train::Settings settings = train::settings_of(deck, num_ranks, data_vocab, 0);
   const bool by_node = deck.zero.shard_group == "node" || deck.ranks_per_node > 0;
   if (by_node && settings.comm.ranks_per_node == 0) settings.comm.ranks_per_node = train::assumed_ranks_per_node(deck);
@@ -67,8 +67,11 @@ MemoryPlan plan_in_stage(io::Deck deck, int stage, const std::string& backend, i
 /// The deck's train.recompute, then the values that keep fewer activations.
 std::vector<io::WordOrNumber> recomputes_from(const io::WordOrNumber& of_deck) {
   std::vector<io::WordOrNumber> all = {of_deck};
-  if (of_deck == "none") all.emplace_back("selective");
-  if (of_deck != "full") all.emplace_back("full");
+  const auto* const own =
+      std::ranges::find(kRecomputes, of_deck.word(), [](const char* word) { return std::string(word); });
+  const auto* const next =
+      own == kRecomputes.end() ? std::prev(own) : std::next(own);  // N blocks: only full stores less
+  all.insert(all.end(), next, kRecomputes.end());
   return all;
 }
 
@@ -100,9 +103,9 @@ std::optional<Fit> first_fit_of(const io::Deck& deck, const std::string& backend
     changed.train.accumulate = accumulated / changed.train.micro_batch;
     for (const io::WordOrNumber& recompute : recomputes_from(deck.train.recompute)) {
       changed.train.recompute = recompute;
-      for (changed.zero.stage = deck.zero.stage; changed.zero.stage <= 3; ++changed.zero.stage) {
-        changed.zero.accumulation = changed.zero.stage >= 2 ? "ordered" : deck.zero.accumulation;
-        Fit fit{.deck = changed, .changes = {}, .plan = plan(changed), .at_largest = {}};
+      for (auto stage = static_cast<int>(deck.zero.stage); stage <= 3; ++stage) {
+        const io::Deck staged = in_stage(changed, stage);
+        Fit fit{.deck = staged, .changes = {}, .plan = plan(staged), .at_largest = {}};
         if (!fit.plan.needed().fit(room)) continue;
         enlarge_micro_batch(fit, train::batch_sizes(deck, num_ranks).global_batch / num_ranks, room, plan);
         return fit;
@@ -134,9 +137,9 @@ constexpr std::int64_t kLeastOffloadMib = 32;
 /// Where a run offloads its state to.
 std::string offload_target(const io::Deck& deck) { return train::runs_on_gpus(deck) ? "host" : "disk"; }
 
-/// Of none, selective and full those that the deck does not have.
+/// The words of train.recompute that the deck does not have.
 std::vector<std::string> other_recomputes(const io::Deck& deck) {
-  std::vector<std::string> others = {"none", "selective", "full"};
+  std::vector<std::string> others = all_of(kRecomputes);
   std::erase(others, deck.train.recompute.word());
   return others;
 }
@@ -217,6 +220,12 @@ MemoryPlan memory_plan(const train::Settings& settings, const std::string& backe
   return plan;
 }
 
+PlannedEngine::PlannedEngine(train::Settings settings)
+    : comm_(distributed::make_planned_communicator("self", 0, 1, ledger_)) {
+  settings.staged = false;
+  engine_ = train::make_engine(settings, *comm_, ledger_);
+}
+
 double model_state_bytes(const MemoryPlan& plan) {
   const auto all = static_cast<double>(plan.num_parameters);
   const auto trained = static_cast<double>(plan.num_trainable);
@@ -241,21 +250,23 @@ std::string text_of(const std::vector<Change>& changes) {
   return text;
 }
 
+io::Deck in_stage(io::Deck deck, int stage) {
+  deck.zero.stage = stage;
+  if (stage >= 2) deck.zero.accumulation = "ordered";
+  return deck;
+}
+
 std::vector<Change> changes_between(io::Deck from, io::Deck to) {
-  constexpr std::array kKeys = {
-      "zero.stage",       "train.recompute",   "train.micro_batch",      "train.accumulate",        "zero.accumulation",
-      "zero.shard_group", "model.vocab_block", "zero.offload_optimizer", "zero.offload_parameters", "zero.offload_mib"};
   const auto value = [](const io::DeckRow& row, io::Deck& deck) {
     const io::DeckValue held = row.value_in(deck);
     if (const auto* const word = std::get_if<std::string*>(&held)) return **word;
     if (const auto* const either = std::get_if<io::WordOrNumber*>(&held)) return (*either)->text();
-    return std::to_string(*std::get<std::int64_t*>(held));
+    return io::toml_text(held);
   };
   std::vector<Change> changes;
-  for (const char* key : kKeys) {
-    const io::DeckRow& row = *io::find_row(key);
+  for (const io::DeckRow& row : io::deck_schema()) {
     const std::string changed = value(row, to);
-    if (changed != value(row, from)) changes.push_back({key, changed});
+    if (changed != value(row, from)) changes.push_back({row.key, changed});
   }
   return changes;
 }

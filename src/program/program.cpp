@@ -12,8 +12,8 @@
 #include <iostream>
 #include <new>
 
+#include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
-#include <kozero/core/views.hpp>
 #include <kozero/distributed/environment.hpp>
 #include <kozero/program/program.hpp>
 #include <kozero/run/device_choice.hpp>
@@ -27,8 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr bool kOnHost = std::is_same_v<Device, Host>;
-constexpr const char* kBenchProgram = kOnHost ? "kozero-bench" : "kozero-bench-cuda";
+constexpr const char* kBenchProgram = kHostIsDevice ? "kozero-bench" : "kozero-bench-cuda";
 
 // For libgomp's GOMP_SPINCOUNT: some microseconds.
 constexpr const char* kSpinsBeforeSleep = "1000";
@@ -181,7 +180,7 @@ void hand_over(char** argv) {
   for (char** each = argv + 1; *each != nullptr; ++each) arguments.emplace_back(*each);
   const bool is_bench = !arguments.empty() && arguments[0] == "bench";
   const bool restarts = (computes(arguments) || is_bench) && bounds_spinning();
-  if (kOnHost && computes(arguments)) {
+  if (kHostIsDevice && computes(arguments)) {
     const std::string device = device_asked(arguments);
     const fs::path program = device == "auto" || device == "cuda" ? run::usable_cuda_program() : fs::path();
     if (!program.empty()) execv(program.c_str(), argv);

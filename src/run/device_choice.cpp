@@ -4,10 +4,9 @@
 #include <unistd.h>
 #include <cstdio>
 #include <cstdlib>
-#include <type_traits>
 
+#include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
-#include <kozero/core/views.hpp>
 #include <kozero/run/device_choice.hpp>
 #include "build_facts.hpp"
 #include "io/deck/check.hpp"
@@ -18,7 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr bool kOnHost = std::is_same_v<Device, Host>;
 constexpr const char* kProgram = "kozero-cuda";
 
 /// kozero-cuda beside this program, or where its preset builds it; empty if it is not there.
@@ -31,7 +29,7 @@ fs::path cuda_program() {
 }
 
 CudaBuild this_build() {
-  if (kOnHost) return {};
+  if (kHostIsDevice) return {};
   int major = 0, minor = 0;
   std::sscanf(build_facts::kCuda, "%d.%d", &major, &minor);
   return {std::atoi(build_facts::kArchitecture), 1000 * major + 10 * minor};
@@ -45,7 +43,7 @@ std::string missing_program() {
 
 }  // namespace
 
-const char* device_of_this_program() { return kOnHost ? "host" : "cuda"; }
+const char* device_of_this_program() { return kHostIsDevice ? "host" : "cuda"; }
 
 fs::path this_program() {
   std::error_code problem;
@@ -58,19 +56,19 @@ fs::path usable_cuda_program() {
 }
 
 void require_gpu() {
-  const std::string reason = kOnHost ? "" : unsuitable_reason(gpu_driver(), this_build());
+  const std::string reason = kHostIsDevice ? "" : unsuitable_reason(gpu_driver(), this_build());
   if (reason.empty()) return;
   throw Error(Failure::deck, std::string(kProgram) + " needs a GPU: " + reason + "; kozero computes on the host");
 }
 
 void require_device(const io::Deck& deck) {
-  if (!kOnHost && deck.run.device == "host") {
+  if (!kHostIsDevice && deck.run.device == "host") {
     io::refuse_value(deck, "run.device", std::string("this is ") + kProgram + "; run kozero instead");
   }
-  if (kOnHost && deck.run.products == "tf32") {
+  if (kHostIsDevice && deck.run.products == "tf32") {
     io::refuse_value(deck, "run.products", "TF32 is of GPUs; accepted on the host are \"fastest\", \"library\"");
   }
-  if (!kOnHost || deck.run.device != "cuda") return;
+  if (!kHostIsDevice || deck.run.device != "cuda") return;
   const std::string reason = cuda_program().empty() ? missing_program() : gpu_unavailable_reason();
   io::refuse_value(
       deck, "run.device",
@@ -81,7 +79,7 @@ io::Deck without_device(io::Deck deck) {
   deck.run.device = "auto";
   if (deck.run.products == "tf32") deck.run.products = "fastest";
   deck.run.tuning = "none";
-  const char* const of_other = kOnHost && !deck.plans_for_gpus ? "host" : "disk";
+  const char* const of_other = kHostIsDevice && !deck.plans_for_gpus ? "host" : "disk";
   for (std::string* where : {&deck.zero.offload_optimizer, &deck.zero.offload_parameters}) {
     if (*where == of_other) *where = "none";
   }
@@ -89,7 +87,7 @@ io::Deck without_device(io::Deck deck) {
 }
 
 std::string note_on_device(const io::Deck& deck) {
-  if (!kOnHost) return note_on_architecture(gpu_driver(), this_build());
+  if (!kHostIsDevice) return note_on_architecture(gpu_driver(), this_build());
   if (deck.run.device != "auto" || !cuda_program().empty() || !gpu_unavailable_reason().empty()) return "";
   return "a GPU is here and run.device = \"auto\", but " + missing_program();
 }

@@ -53,16 +53,20 @@ std::string advice_for_training(Session& session, int num_ranks, std::int64_t da
 
 /// Tries sharded weights, micro-batches of one sequence, then both; the first that fits is the advice.
 std::string advice_for_weights(Session& session, const train::Settings& settings, const plan::DeviceAndHost& room) {
-  struct Change {
-    bool shards, one_sequence;
+  struct Remedy {
+    plan::Change change;
+    void (*apply)(train::Settings&);
   };
-  for (const Change change : {Change{true, false}, Change{false, true}, Change{true, true}}) {
+  const Remedy sharded{{"zero.stage", "3"}, [](train::Settings& changed) { changed.zero.stage = 3; }};
+  const Remedy single{{"train.micro_batch", "1"}, [](train::Settings& changed) { changed.batch.micro_batch = 1; }};
+  for (const auto& remedies : {std::vector{sharded}, std::vector{single}, std::vector{sharded, single}}) {
     train::Settings changed = settings;
-    if (change.shards) changed.zero.stage = 3;
-    if (change.one_sequence) changed.batch.micro_batch = 1;
-    if (!session.plan_of(changed).needed().fit(room)) continue;
-    return fmt::format("it fits with{}{}", change.shards ? " zero.stage=3" : "",
-                       change.one_sequence ? " train.micro_batch=1" : "");
+    std::vector<plan::Change> changes;
+    for (const Remedy& remedy : remedies) {
+      remedy.apply(changed);
+      changes.push_back(remedy.change);
+    }
+    if (session.plan_of(changed).needed().fit(room)) return "it fits with " + plan::text_of(changes);
   }
   return "use more ranks with zero.stage=3";
 }

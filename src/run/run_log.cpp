@@ -6,7 +6,6 @@
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <numbers>
 #include <sstream>
 
 #include <kozero/core/architecture.hpp>
@@ -208,14 +207,6 @@ double seconds_since_1970() {
 
 }  // namespace
 
-double bits_per_byte(double loss, double bytes_per_token) { return loss / std::numbers::ln2 / bytes_per_token; }
-
-std::string evaluation_line(double loss, const std::optional<double>& bytes_per_token, const std::string& what) {
-  std::string line = fmt::format("{:<12} loss {:.4f}, perplexity {:.2f}", what, loss, std::exp(loss));
-  if (bytes_per_token) line += fmt::format(", {:.4f} bits per byte", bits_per_byte(loss, *bytes_per_token));
-  return line;
-}
-
 RunLog::RunLog(RunStart& start) : start_(start) {
   summary_.folder = start.folder();
   const double gpus = static_cast<double>(start.control_comm().size()) / ranks_per_gpu(start.session());
@@ -356,7 +347,7 @@ void RunLog::say_sample() {
   if (data_.tokenizer == nullptr) return;
   if (settings_.offload.parameters == MemorySource::Kind::disk) {  // each token would read all weights from the disk
     log_.say(
-        fmt::format("no sample of what it writes: its weights lie on a disk; kozero generate {} has them in memory",
+        fmt::format("no sample of text, since the weights are on a disk; kozero generate {} reads them into memory",
                     start_.folder()));
     return;
   }

@@ -22,8 +22,6 @@
 namespace kozero::run {
 namespace {
 
-constexpr const char* kTuningFile = "tuning.toml";  // a copy of run.tuning's file, beside the deck
-
 /// "wte.weight, wpe.weight, h.0.ln_1.weight and 9 more tensors"
 std::string first_of(const std::vector<std::string>& tensors) {
   constexpr std::size_t kMost = 3;
@@ -81,8 +79,8 @@ void RunStart::create_folder() {
     if (const std::string note = note_on_other_run(); !note.empty()) log_.say("note         " + note);
     io::write_resolved(train::resolved_deck(deck_, settings_, folder_), path_of(train::kDeckFile),
                        lines_of(provenance_));
-    std::filesystem::remove(path_of(kTuningFile));
-    if (!session_.tuning().empty()) io::write_whole_file(path_of(kTuningFile), session_.tuning());
+    std::filesystem::remove(path_of(io::kTuningFile));
+    if (!session_.tuning().empty()) io::write_whole_file(path_of(io::kTuningFile), session_.tuning());
     if (data_.tokenizer != nullptr) data_.tokenizer->save(path_of(data_.tokenizer->file_name()));
   });
   resume_.state_file = control_.broadcast_control(resume_.state_file);
@@ -123,8 +121,7 @@ std::string RunStart::set_aside_run_before() const {
 
 std::string RunStart::other_data() const {
   const std::string differs = resume_.source.empty() ? "" : data::difference(resume_.record.data, data_identity_);
-  return differs.empty() ? ""
-                         : fmt::format("the training data are others than those of {}: {}", resume_.source, differs);
+  return differs.empty() ? "" : fmt::format("the training data differ from those of {}: {}", resume_.source, differs);
 }
 
 void RunStart::identify_data() {
@@ -220,7 +217,7 @@ std::map<std::string, std::string> RunStart::texts_of_small_files() const {
   std::map<std::string, std::string> texts;
   if (control_.rank() != 0) return texts;
   texts[train::kDeckFile] = io::resolved_text(train::resolved_deck(deck_, settings_, folder_));
-  if (!session_.tuning().empty()) texts[kTuningFile] = session_.tuning();
+  if (!session_.tuning().empty()) texts[io::kTuningFile] = session_.tuning();
   if (data_.tokenizer == nullptr) return texts;
   const std::string file = data_.tokenizer->file_name();
   texts[file] = io::read_whole_file(path_of(file), std::int64_t{1} << 30);

@@ -11,7 +11,6 @@
 #include <kozero/core/disk_memory.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/distributed/agreement.hpp>
-#include <kozero/distributed/make_communicator.hpp>
 #include <kozero/plan/memory_plan.hpp>
 #include <kozero/run/device_choice.hpp>
 #include <kozero/run/engine_on_ranks.hpp>
@@ -63,11 +62,7 @@ void require_writable_paths(const io::Deck& deck) {
 
 /// Bytes of the run's first save: a checkpoint, or the weights file at its end.
 std::int64_t bytes_of_save(const io::Deck& deck, std::int64_t vocab) {
-  MemoryLedger ledger(MemoryLedger::Mode::plan);
-  const auto comm = distributed::make_planned_communicator("self", 0, 1, ledger);
-  train::Settings settings = train::settings_of(deck, 1, vocab, 0);
-  settings.staged = false;
-  const auto engine = train::make_engine(settings, *comm, ledger);
+  const plan::PlannedEngine engine(train::settings_of(deck, 1, vocab, 0));
   io::CheckpointContents contents;
   contents.groups.resize(deck.checkpoint.every > 0 ? 1 + engine->optimizer_states().size() : 1);
   return io::checkpoint_bytes(engine->parameters(), contents);
@@ -79,9 +74,9 @@ std::string require_disk(const io::Deck& deck, std::int64_t vocab) {
   const std::int64_t free = io::free_disk_bytes(deck.run.dir);
   if (free >= needed) return "";
   const bool saves = deck.checkpoint.every > 0;
-  const std::string text =
-      fmt::format("run.dir = \"{}\": {} {}; make room, or give a folder on a larger file system", deck.run.dir,
-                  saves ? "a checkpoint" : "weights.h5, written at the end,", io::space_text(needed, free));
+  const std::string text = fmt::format(
+      "run.dir = \"{}\": {} {}; make room, or give a folder on a larger file system", deck.run.dir,
+      saves ? "a checkpoint" : io::kWeightsFile + std::string(", written at the end,"), io::space_text(needed, free));
   if (saves && deck.checkpoint.on_error == "continue") return text;
   throw Error(Failure::write, text);
 }

@@ -73,12 +73,7 @@ bool same_bits(const std::optional<double>& logged, double value) {
 
 /// The rank count of the run's last start, from ranks.json or the deck; 0 if unknown.
 std::int64_t ranks_of(const std::string& run, const io::Deck& deck) {
-  constexpr std::int64_t kMostBytesOfRanks = 64 << 20;
-  const std::string path = run + "/" + io::kRanksFile;
-  if (io::is_there(path)) {
-    const auto ranks = nlohmann::json::parse(io::read_whole_file(path, kMostBytesOfRanks), nullptr, false);
-    if (ranks.is_array() && !ranks.empty()) return static_cast<std::int64_t>(ranks.size());
-  }
+  if (const auto ranks = io::ranks_in(run); !ranks.empty()) return std::ssize(ranks);
   return deck.run.ranks > 1 ? deck.run.ranks : 0;
 }
 

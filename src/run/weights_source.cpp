@@ -28,8 +28,6 @@ namespace {
 namespace fs = std::filesystem;
 using Kind = WeightsSource::Kind;
 
-constexpr std::int64_t kMaxDeckBytes = std::int64_t{16} << 20;
-
 /// Resolves the path on this process.
 WeightsSource found(const std::string& path, train::Which which) {
   const train::NamedPath named = train::named_path(path);
@@ -45,7 +43,7 @@ WeightsSource found(const std::string& path, train::Which which) {
                        .path = in_checkpoint ? files.folder : files.weights,
                        .model = "",
                        .deck = files.deck,
-                       .deck_text = files.deck.empty() ? "" : io::read_whole_file(files.deck, kMaxDeckBytes),
+                       .deck_text = files.deck.empty() ? "" : io::read_whole_file(files.deck, io::kMaxDeckBytes),
                        .tokenizer = files.tokenizer,
                        .no_tokenizer = files.tokenizer.empty() ? files.weights + " has no tokenizer beside it" : ""};
   source.model = io::read_saved_state(source.path).manifest.record.model;

@@ -283,7 +283,7 @@ std::map<std::string, std::string> exactness_of(const Settings& settings, const 
   std::map<std::string, std::string> all = {{"train.micro_batch", std::to_string(settings.batch.micro_batch)},
                                             {"train.precision", name_of(settings.precision)},
                                             {kVocabBlock, std::to_string(settings.model.vocab_block)},
-                                            {kAccumulation, local ? "local" : "ordered"},
+                                            {kAccumulation, zero::name_of(settings.zero.accumulation)},
                                             {kOrderOfSums, comm.adds_in_order() ? kRankOrder : comm.name()},
                                             {"products", with_stored_type(settings.precision, [](auto type) {
                                                return kernels::multiplier<decltype(type)>();

@@ -116,7 +116,7 @@ std::int64_t blocks_in_unit(model::Config config, double bucket_mib, std::int64_
   config.vocab_block = 0;
   config.freeze.clear();
   const auto extent = model::make_model<float>(config)->parameters().slot_extent(kBlockSlot);
-  const double mib = static_cast<double>(extent) * sizeof(float) / (1 << 20);
+  const double mib = static_cast<double>(extent) * sizeof(float) / kMiB;
   const auto most = static_cast<std::int64_t>(std::clamp(bucket_mib / mib, 1.0, static_cast<double>(layers)));
   if (group <= 0 || group >= layers) group = 1;
   if (most < group) {

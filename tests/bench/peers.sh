@@ -85,7 +85,7 @@ compare() {
   for theirs in "$@"; do
     awk -v ours="$(median "$folder/$ours.speed")" -v theirs="$(median "$folder/$theirs.speed")" -v name="$theirs" \
       -v our_memory="$(median "$folder/$ours.memory")" -v their_memory="$(median "$folder/$theirs.memory")" 'BEGIN {
-        printf "  medians: KoZeRO %.1f, %s %.1f tokens/s: %.2f times as fast; peak %d and %d MiB a process\n", ours, name, theirs,
+        printf "  medians: KoZeRO %.1f, %s %.1f tokens/s: %.2f times as fast; peak %d and %d MiB per process\n", ours, name, theirs,
                ours / theirs, our_memory, their_memory }' | tee -a "$folder/summary"
   done
 }

@@ -295,7 +295,7 @@ tuning() {
   expect 3 't.toml: "f32 .*" = "abacus": there is no such algorithm here; accepted are "loops"' on 2 train "$@" run.tuning=t.toml run.dir=refused
   head -c 150 gone.toml >t.toml
   expect 3 't.toml(:[0-9]+)?: no tuning file: .*; `kozero bench tune` writes one$' on 2 train "$@" run.tuning=t.toml run.dir=refused
-  expect 2 'run.tuning = "t.toml": nothing reads it where run.products = "library"' "$kozero" train "$@" run.tuning=t.toml run.products=library
+  expect 2 'run.tuning = "t.toml": nothing reads it if run.products = "library"' "$kozero" train "$@" run.tuning=t.toml run.products=library
   expect 2 'bench tune: no product of the step has more than one algorithm' "$kozero" bench tune "$@" run.products=library --runs 1
   expect 2 'refused' ls -d refused
 }

@@ -102,10 +102,10 @@ other_data() {
   lines 0 '^note .*data'
   sed -i 's/quick/slick/' text/a.txt
   touch -d '+9 seconds' text/a.txt
-  expect 2 '^\[rank 0\] error: the training data are others than those of run/step_000000013: their hash is [0-9a-f]{16} and was [0-9a-f]{16}; refused by data.strict = true' \
+  expect 2 '^\[rank 0\] error: the training data differ from those of run/step_000000013: their hash is [0-9a-f]{16} and was [0-9a-f]{16}; refused by data.strict = true' \
     on 2 train "$@" checkpoint.resume=auto run.steps=14 data.strict=true
   expect 0 '^step_000000013$' sh -c 'ls run | grep step_ | tail -n 1'
-  expect 0 '^note         the training data are others than those of run/step_000000013: their hash is ' on 2 train "$@" \
+  expect 0 '^note         the training data differ from those of run/step_000000013: their hash is ' on 2 train "$@" \
     checkpoint.resume=auto run.steps=14
   expect 0 '^step_000000014$' sh -c 'ls run | grep step_ | tail -n 1'
 }

@@ -15,6 +15,20 @@ make_run() {
     { sed 's/^/    /' train.txt; failures=$((failures + 1)); }
 }
 
+# A Hugging Face folder with the configuration of a model that no machine's memory holds. Its tensors are empty: memory
+# is checked before they are read.
+make_huge() {
+  mkdir huge
+  echo '{"model_type": "gpt2", "n_layer": 1, "n_embd": 262144, "n_head": 64, "n_positions": 64, "vocab_size": 300}' \
+    >huge/config.json
+  python3 - <<'PYTHON'
+import json
+header = json.dumps({f"t{i}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for i in range(16)}).encode()
+with open("huge/model.safetensors", "wb") as file:
+    file.write(len(header).to_bytes(8, "little") + header)
+PYTHON
+}
+
 # first.txt and again.txt are equal and not empty.
 same_text() {
   [ -s first.txt ] && cmp first.txt again.txt && return
@@ -95,6 +109,9 @@ refusals() {
   cp -r run large && sed -i 's/^global_batch = .*/global_batch = 16777216/' large/deck.toml
   expect 2 'evaluation needs [0-9.]+ [GM]iB per rank .[0-9.]+ [GM]iB of activations. and [0-9.]+ [GM]iB are available; it fits with train.micro_batch=1$' \
     "$kozero" eval large train.micro_batch=16777216
+  make_huge
+  expect 2 '^\[rank 0\] error: generation needs [0-9.]+ TiB per rank .[0-9.]+ TiB of parameters. and [0-9.]+ [GM]iB are available; use more ranks with zero.stage=3$' \
+    "$kozero" generate huge --prompt a data.tokenizer=bytes
   expect 2 '--prompts? excludes --prompt' \
     "$kozero" generate run --prompt a --prompts b
 }

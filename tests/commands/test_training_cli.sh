@@ -61,7 +61,7 @@ best() {
   train_here run.dir=plain >/dev/null
   expect 2 '^\[rank 0\] error: plain: no checkpoint in it has a validation loss; with checkpoint.keep_best = true' \
     "$kozero" export plain x --best
-  expect 2 'checkpoint.keep_best = true: accepted is false where checkpoint.every = 0' train_here checkpoint.keep_best=true checkpoint.every=0
+  expect 2 'checkpoint.keep_best = true: accepted is false if checkpoint.every = 0' train_here checkpoint.keep_best=true checkpoint.every=0
   # A checkpoint saved by a stop was not validated, so it is not the best.
   expect 75 'its checkpoint is stopped/step_000000001' train_here "$@" run.dir=stopped run.max_minutes=1e-9
   expect 0 '^0$' sh -c 'grep -c validation_loss stopped/step_000000001/manifest.json; true'
@@ -122,7 +122,7 @@ offload() {
   expect 0 '^memory plan .*; on disk [0-9.]+$' on 2 train "$@" run.dir=disk zero.offload_optimizer=disk \
     zero.offload_parameters=disk zero.offload_mib=1
   also '^note +saving is synchronous: state on a disk has no copy in memory$'
-  also '^no sample of what it writes: its weights lie on a disk; kozero generate disk has them in memory$'
+  also '^no sample of text, since the weights are on a disk; kozero generate disk reads them into memory$'
   expect 0 same sh -c 'h5diff memory/weights.h5 disk/weights.h5 /parameters && echo same'
   expect 0 same sh -c 'h5diff memory/step_000000012/state.h5 disk/step_000000012/state.h5 && echo same'
   expect 0 'output in' on 3 train "$@" run.dir=disk checkpoint.resume=disk/step_000000006 \
@@ -136,7 +136,7 @@ offload() {
   expect 2 'zero.offload_dir = "not/there": no such folder here; make it on each node' on 2 train "$@" run.dir=refused \
     zero.offload_optimizer=disk zero.offload_dir=not/there
   expect 2 'No such file' ls refused
-  expect 2 'zero.offload_mib = 64: nothing reads it where zero.offload_optimizer = "none" .default.; accepted only with' \
+  expect 2 'zero.offload_mib = 64: nothing reads it if zero.offload_optimizer = "none" .default.; accepted only with' \
     "$kozero" train "$@" zero.offload_mib=64
   expect 0 'validation   loss' "$kozero" eval disk
   expect 0 '^ +12  loss .* equal$' on 2 verify disk --replay 12

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // test_make_communicator.cpp: the back end of each name, rejected names and requirements, and booked memory.
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 
@@ -117,5 +118,22 @@ TEST_CASE("a plan books what the run books", "[make]") {
       CHECK(plan.bytes(Memory::communication) == real.bytes(Memory::communication));
       CHECK(real.total() <= (std::int64_t{16} << 20) + 4096);
     }
+  }
+}
+
+TEST_CASE("the back ends that verify compares are those whose communicators add in rank order") {
+  using Names = std::vector<std::string>;
+  CHECK(back_ends_in_order(1, true) == Names{"self", "mpi", "shm"});
+  CHECK(back_ends_in_order(2, true) == Names{"mpi", "shm"});
+  CHECK(back_ends_in_order(2, false) == Names{"mpi"});
+  const RankGroup group(0);
+  const tests::NcclMock nccl;
+  const Names in_order = back_ends_in_order(group.size(), true);
+  for (const std::string name : {"self", "mpi", "shm", "nccl"}) {
+    if (name == "self" && group.size() > 1) continue;
+    CAPTURE(name);
+    MemoryLedger ledger;
+    const auto comm = make_communicator(name, group.ranks(), ledger);
+    CHECK(comm->adds_in_order() == (std::ranges::find(in_order, name) != in_order.end()));
   }
 }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
-"""soak.py KOZERO MPIEXEC DECK [--minutes M] [--bytes-a-step B]: a job of small steps, watched for growing resources.
+"""soak.py KOZERO MPIEXEC DECK [--minutes M] [--bytes-per-step B]: a job of small steps, watched for growing resources.
 
 Two ranks train a tiny model for M minutes, save a checkpoint every 200 steps and evaluate every 100. Once a second each
 rank's anonymous resident memory (RssAnon), its open descriptors and the files of the run's folder are counted. The
@@ -79,7 +79,7 @@ def main():
     for name in ("kozero", "mpiexec", "deck"):
         parser.add_argument(name)
     parser.add_argument("--minutes", type=float, default=20.0)
-    parser.add_argument("--bytes-a-step", type=float, default=1.0)
+    parser.add_argument("--bytes-per-step", type=float, default=1.0)
     parser.add_argument("--steady", action="store_true")
     parser.add_argument("--samples", help="a JSON line a sample is written to this file")
     options = parser.parse_args()
@@ -103,7 +103,7 @@ def main():
         growth = slope(steps, memory)
         grown = growth * (steps[-1] - steps[0])
         print(f"rank {rank}: {growth:+.2f} bytes per step, {grown / 1024:+.0f} KiB in all, now {memory[-1] / 2**20:.1f} MiB")
-        expected.expect(growth <= options.bytes_a_step or grown <= 16384, f"rank {rank}'s memory grows by {growth:.2f} bytes per step")
+        expected.expect(growth <= options.bytes_per_step or grown <= 16384, f"rank {rank}'s memory grows by {growth:.2f} bytes per step")
         before, after = (max(sample["descriptors"][rank] for sample in part) for part in (middle, last))
         print(f"rank {rank}: at most {before} descriptors, then {after}")
         expected.expect(after <= before, f"rank {rank}'s descriptors grew from {before} to {after}")

@@ -115,7 +115,7 @@ TEST_CASE("A scaling that lies, or that is another in each form, is refused") {
   CHECK(refusal({{"high_freq_factor", 1.0}}) ==
         "model.rope_scaling.high_freq_factor = 1.000000: accepted: a number above low_freq_factor = 1.000000");
   CHECK(refusal({{"original_max_position_embeddings", 0}}) ==
-        "original_max_position_embeddings = 0: accepted is a whole number from 1 to 16777216");
+        "original_max_position_embeddings = 0: accepted is an integer from 1 to 16777216");
   CHECK(refusal({{"partial_rotary_factor", 0.5}}) ==
         "partial_rotary_factor = 0.5: accepted is 1.0, KoZeRO has no other");
   CHECK(refusal({{"type", "linear"}}).ends_with(": accepted is a type that equals rope_type"));
@@ -160,7 +160,7 @@ TEST_CASE("What of Qwen would change the logits is refused by its key") {
         "layer_types = [\"full_attention\",\"sliding_attention\"]: accepted is \"full_attention\" for every layer");
   CHECK(qwen3.refusal({{"attention_bias", true}}) == "attention_bias = true: accepted is false, KoZeRO has no other");
   CHECK(qwen2.refusal({{"num_key_value_heads", nullptr}}) ==
-        "num_key_value_heads = absent: accepted is a whole number from 1 to 16777216");
+        "num_key_value_heads = absent: accepted is an integer from 1 to 16777216");
   CHECK(qwen3.refusal({{"head_dim", 5}}).find("an even number") != std::string::npos);
   CHECK(qwen3.refusal({{"hidden_act", "gelu"}}) == "hidden_act = \"gelu\": accepted is \"silu\", KoZeRO has no other");
   CHECK(qwen2.refusal({{"rope_scaling", {{"type", "yarn"}, {"factor", 4.0}}}})
@@ -205,7 +205,7 @@ TEST_CASE("Every other network is refused by its key") {
 
 TEST_CASE("Numbers from outside are in range before anything is computed from them") {
   const ConfigFile file(kGpt2);
-  const std::string accepted = ": accepted is a whole number from 1 to 16777216";
+  const std::string accepted = ": accepted is an integer from 1 to 16777216";
   CHECK(file.refusal({{"n_embd", 0}}) == "n_embd = 0" + accepted);
   CHECK(file.refusal({{"n_embd", -16}}) == "n_embd = -16" + accepted);
   CHECK(file.refusal({{"n_embd", 16.0}}) == "n_embd = 16.0" + accepted);

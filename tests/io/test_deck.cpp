@@ -168,20 +168,30 @@ TEST_CASE("a word or a number: a number may be quoted, and is written without qu
   }
 }
 
-TEST_CASE("what the command line chooses replaces what the file chose otherwise") {
+TEST_CASE("what the command line chooses replaces what the file chose otherwise, and a note says so") {
+  using Notes = std::vector<std::string>;
   const Deck epochs = smallest({"run.epochs=2"});
   CHECK(epochs.run.epochs == 2);
   CHECK(epochs.run.steps == 0);
   CHECK_FALSE(epochs.is_set("run.steps"));
+  CHECK(epochs.notes == Notes{"command line: run.epochs = 2 wins over run.steps = 10 (a/small.toml:1)"});
   const Deck synthetic = smallest({"data.synthetic=true"});
   CHECK(synthetic.data.synthetic);
   CHECK(synthetic.data.text.empty());
+  CHECK(synthetic.notes ==
+        Notes{R"(command line: data.synthetic = true wins over data.text = ["a.txt"] (a/small.toml:8))"});
   CHECK(smallest({"data.synthetic=false"}).data.text.size() == 1);
+  CHECK(smallest({"data.synthetic=false", "run.steps=7", "optim.lr=1"}).notes.empty());
   CHECK(smallest({"train.accumulate=3"}).train.global_batch == 0);
   const std::string with_betas = kSmallest + "[optim]\nbetas = [0.5, 0.6]\nmin_lr = 1e-5\nschedule = \"cosine\"\n";
   const Deck sgd = parse_deck(with_betas, "b.toml", {"optim.kind=sgd", "optim.schedule=constant"});
   CHECK(sgd.optim.betas == OptimKeys().betas);
   CHECK(sgd.optim.min_lr == 0.0);
+  CHECK(sgd.notes == Notes{R"(command line: optim.kind = "sgd" wins over optim.betas = [0.5, 0.6] (b.toml:12))",
+                           R"(command line: optim.schedule = "constant" wins over optim.min_lr = 1e-5 (b.toml:13))"});
+  const std::string offloaded = kSmallest + "[zero]\noffload_optimizer = \"disk\"\noffload_mib = 64\n";
+  CHECK(parse_deck(offloaded, "c.toml", {"zero.offload_optimizer=none"}).notes ==
+        Notes{R"(command line: zero.offload_optimizer = "none" wins over zero.offload_mib = 64 (c.toml:13))"});
 }
 
 TEST_CASE("a key is read only beside the values that all its rules name") {

@@ -26,15 +26,15 @@ TEST_CASE("keys that contradict each other or do nothing are refused") {
        R"( run.steps, run.epochs; remove the others)"},
       {"train.loss_scale = 1024",
        {},
-       R"(x.toml:8: train.loss_scale = 1024: nothing reads it where train.precision = "f32" (default);)"
+       R"(x.toml:8: train.loss_scale = 1024: nothing reads it if train.precision = "f32" (default);)"
        R"( accepted only with train.precision = "fp16")"},
       {"train.precision = \"bf16\"\ntrain.loss_scale_window = 100",
        {},
-       R"(x.toml:9: train.loss_scale_window = 100: nothing reads it where train.precision = "bf16";)"
+       R"(x.toml:9: train.loss_scale_window = 100: nothing reads it if train.precision = "bf16";)"
        R"( accepted only with train.precision = "fp16")"},
       {"train.precision = \"fp16\"\ntrain.loss_scale_window = 100\ntrain.loss_scale = 64",
        {},
-       R"(x.toml:9: train.loss_scale_window = 100: nothing reads it where train.loss_scale = 64;)"
+       R"(x.toml:9: train.loss_scale_window = 100: nothing reads it if train.loss_scale = 64;)"
        R"( accepted only with train.loss_scale = 0)"},
       {"train.precision = \"fp16\"\ntrain.loss_scale = 1000",
        {},
@@ -62,19 +62,19 @@ TEST_CASE("keys that contradict each other or do nothing are refused") {
        R"(x.toml:9: model.kv_heads = 3: accepted are divisors of model.heads = 4)"},
       {"model.kv_heads = 2",
        {},
-       R"(x.toml:8: model.kv_heads = 2: nothing reads it where model.arch = "gpt2" (default); accepted)"
+       R"(x.toml:8: model.kv_heads = 2: nothing reads it if model.arch = "gpt2" (default); accepted)"
        R"( only with model.arch = "llama", "qwen2", "qwen3")"},
       {"model.head_dim = 16",
        {},
-       R"(x.toml:8: model.head_dim = 16: nothing reads it where model.arch = "gpt2" (default); accepted)"
+       R"(x.toml:8: model.head_dim = 16: nothing reads it if model.arch = "gpt2" (default); accepted)"
        R"( only with model.arch = "llama", "qwen2", "qwen3")"},
       {"model.rope_theta = 5e5",
        {},
-       R"(x.toml:8: model.rope_theta = 5e5: nothing reads it where model.arch = "gpt2" (default); accepted)"
+       R"(x.toml:8: model.rope_theta = 5e5: nothing reads it if model.arch = "gpt2" (default); accepted)"
        R"( only with model.arch = "llama", "qwen2", "qwen3")"},
       {"model.arch = \"llama\"\nmodel.dropout = 0.1",
        {},
-       R"(x.toml:9: model.dropout = 0.1: nothing reads it where model.arch = "llama"; accepted only with)"
+       R"(x.toml:9: model.dropout = 0.1: nothing reads it if model.arch = "llama"; accepted only with)"
        R"( model.arch = "gpt2")"},
       {R"(model.arch = "llama")",
        {"model.dim=12"},
@@ -106,12 +106,12 @@ TEST_CASE("keys that contradict each other or do nothing are refused") {
        R"( "llama")"},
       {"model.arch = \"qwen2\"\nmodel.qk_norm = true",
        {},
-       R"(x.toml:9: model.qk_norm = true: nothing reads it where model.arch = "qwen2"; accepted only with)"
+       R"(x.toml:9: model.qk_norm = true: nothing reads it if model.arch = "qwen2"; accepted only with)"
        R"( model.arch = "llama", "qwen3")"},
       {R"(model.rope_scaling = {type = "llama3", factor = 8.0})",
        {},
        R"(x.toml:8: model.rope_scaling = {type = "llama3", factor = 8.0, low_freq_factor = 1.0, high_freq_factor =)"
-       R"( 4.0, ...: nothing reads it where model.arch = "gpt2" (default); accepted only with)"
+       R"( 4.0, ...: nothing reads it if model.arch = "gpt2" (default); accepted only with)"
        R"( model.arch = "llama", "qwen2", "qwen3")"},
       {"",
        {"model.arch=linear"},
@@ -119,7 +119,7 @@ TEST_CASE("keys that contradict each other or do nothing are refused") {
        R"( true)"},
       {R"(model.arch = "linear")",
        {"data.synthetic=true"},
-       R"(x.toml:2: model.layers = 2: nothing reads it where model.arch = "linear"; accepted only with)"
+       R"(x.toml:2: model.layers = 2: nothing reads it if model.arch = "linear"; accepted only with)"
        R"( model.arch = "gpt2", "llama", "qwen2", "qwen3")"},
       {"model.vocab = 100",
        {},
@@ -136,37 +136,37 @@ TEST_CASE("keys that contradict each other or do nothing are refused") {
        R"(x.toml:8: optim.min_lr = 0.1: accepted are at most optim.lr = 1e-4 (default))"},
       {"optim.min_lr = 1e-5\noptim.schedule = \"constant\"",
        {},
-       R"(x.toml:8: optim.min_lr = 1e-5: nothing reads it where optim.schedule = "constant";)"
+       R"(x.toml:8: optim.min_lr = 1e-5: nothing reads it if optim.schedule = "constant";)"
        R"( accepted only with optim.schedule = "linear", "cosine", "wsd")"},
       {"optim.decay_steps = 5\noptim.schedule = \"constant\"",
        {},
-       R"(x.toml:8: optim.decay_steps = 5: nothing reads it where optim.schedule = "constant";)"
+       R"(x.toml:8: optim.decay_steps = 5: nothing reads it if optim.schedule = "constant";)"
        R"( accepted only with optim.schedule = "linear", "cosine", "wsd")"},
       {"checkpoint.keep_best = true\ncheckpoint.every = 0",
        {},
-       R"(x.toml:8: checkpoint.keep_best = true: accepted is false where checkpoint.every = 0)"},
+       R"(x.toml:8: checkpoint.keep_best = true: accepted is false if checkpoint.every = 0)"},
       {"checkpoint.keep_best = true\ncheckpoint.every = 5\ndata.val_fraction = 0.0",
        {},
-       R"(x.toml:8: checkpoint.keep_best = true: accepted is false where data.val_fraction = 0.0)"},
+       R"(x.toml:8: checkpoint.keep_best = true: accepted is false if data.val_fraction = 0.0)"},
       {R"(optim.schedule = "wsd")",
        {},
        R"(x.toml: optim.decay_steps: missing; with optim.schedule = "wsd" accepted: integer 1 to)"
        R"( 1000000000000)"},
       {"optim.momentum = 0.9",
        {},
-       R"(x.toml:8: optim.momentum = 0.9: nothing reads it where optim.kind = "adamw" (default); accepted)"
+       R"(x.toml:8: optim.momentum = 0.9: nothing reads it if optim.kind = "adamw" (default); accepted)"
        R"( only with optim.kind = "sgd")"},
       {"optim.kind = \"sgd\"\noptim.eps = 1e-6",
        {},
-       R"(x.toml:9: optim.eps = 1e-6: nothing reads it where optim.kind = "sgd"; accepted only with)"
+       R"(x.toml:9: optim.eps = 1e-6: nothing reads it if optim.kind = "sgd"; accepted only with)"
        R"( optim.kind = "adamw")"},
       {R"(optim.kind = "sgd")",
        {"optim.betas=[0.5, 0.5]"},
-       R"(command line: optim.betas = [0.5, 0.5]: nothing reads it where optim.kind = "sgd"; accepted only)"
+       R"(command line: optim.betas = [0.5, 0.5]: nothing reads it if optim.kind = "sgd"; accepted only)"
        R"( with optim.kind = "adamw")"},
       {"train.base_ranks = 4",
        {},
-       R"(x.toml:8: train.base_ranks = 4: nothing reads it where train.batch_scaling = "none" (default);)"
+       R"(x.toml:8: train.base_ranks = 4: nothing reads it if train.batch_scaling = "none" (default);)"
        R"( accepted only with train.batch_scaling = "linear", "sqrt")"},
       {"comm.backend = \"self\"\nrun.ranks = 2",
        {},
@@ -178,7 +178,7 @@ TEST_CASE("keys that contradict each other or do nothing are refused") {
        R"( "ordered")"},
       {"train.eval_every = 5\ndata.val_fraction = 0",
        {},
-       R"(x.toml:8: train.eval_every = 5: no data to evaluate on; accepted is 0 where data.val_fraction =)"
+       R"(x.toml:8: train.eval_every = 5: no data to evaluate on; accepted is 0 if data.val_fraction =)"
        R"( 0.0)"},
   });
 }

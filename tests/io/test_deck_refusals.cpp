@@ -147,7 +147,7 @@ TEST_CASE("a word out of its set is refused with the set and the nearest") {
       {"zero.shard_group = 0", {}, R"(x.toml:8: zero.shard_group = 0: accepted: all | node | integer 1 to 16777216)"},
       {"zero.shard_group = 2\nzero.stage = 0",
        {},
-       R"(x.toml:8: zero.shard_group = 2: nothing reads it where zero.stage = 0; accepted only with zero.stage = 1, 2, 3)"},
+       R"(x.toml:8: zero.shard_group = 2: nothing reads it if zero.stage = 0; accepted only with zero.stage = 1, 2, 3)"},
       {R"(zero.accumulation = "locale")",
        {},
        R"(x.toml:8: zero.accumulation = "locale": accepted: ordered | local; did you mean local?)"},

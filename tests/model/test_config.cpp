@@ -122,7 +122,7 @@ TEST_CASE("impossible values are refused, naming key, value and what is accepted
   CHECK(refused({.arch = "gtp2"}) ==
         "model.arch = \"gtp2\": accepted: gpt2, llama, qwen2, qwen3, linear; did you mean \"gpt2\"?");
   CHECK(refused({.dim = 64, .heads = 5}) == "model.heads = 5: accepted: a divisor of model.dim = 64");
-  CHECK(refused({.layers = 0}) == "model.layers = 0: accepted: a whole number from 1 to 65536");
+  CHECK(refused({.layers = 0}) == "model.layers = 0: accepted: an integer from 1 to 65536");
   CHECK(refused({.heads = 2, .kv_heads = 1}) == "model.kv_heads = 1: accepted: model.heads = 2 under arch gpt2");
   CHECK(refused({.dim = 64, .heads = 2, .head_dim = 16}) ==
         "model.head_dim = 16: accepted: dim / heads = 32 under arch gpt2");

@@ -343,14 +343,16 @@ TEST_CASE("every GPU has a memory and rates, which a user's own replace") {
   }
 }
 
-TEST_CASE("the changes between two decks are those of the keys that advice changes") {
+TEST_CASE("the changes between two decks are overrides of every key that differs, in the deck's order") {
   const io::Deck deck = deck_with({"model.preset=gpt2-124m"});
   io::Deck other = deck;
   CHECK(plan::changes_between(deck, other).empty());
   other.zero.stage = 3;
   other.train.recompute = "full";
-  other.optim.lr = 1.0;
-  CHECK(plan::changes_between(deck, other) == Changes{{"zero.stage", "3"}, {"train.recompute", "full"}});
+  other.optim.lr = 0.5;
+  other.run.deterministic = false;
+  CHECK(plan::changes_between(deck, other) ==
+        Changes{{"run.deterministic", "false"}, {"train.recompute", "full"}, {"optim.lr", "0.5"}, {"zero.stage", "3"}});
 }
 
 TEST_CASE("ranks of a node share the rate of their disk") {

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// choices.hpp: the names of optimizers, schedules and batch scalings. optim and io, which do not include each other,
-// both use them. (Architectures and presets: architecture.hpp, presets.hpp; back ends: communicator.hpp.)
+// choices.hpp: the accepted words of keys that io, which documents them, and a layer that io does not include both use.
+// (Architectures and presets: architecture.hpp, presets.hpp; precisions: precision.hpp; back ends:
+// communicator.hpp.)
 #pragma once
 #include <array>
 #include <string>
@@ -12,6 +13,8 @@ namespace kozero {
 inline constexpr std::array kOptimizers = {"adamw", "sgd"};
 inline constexpr std::array kSchedules = {"constant", "linear", "cosine", "wsd"};
 inline constexpr std::array kBatchScalings = {"none", "linear", "sqrt"};
+inline constexpr std::array kAccumulations = {"ordered", "local"};        // in the order of enum zero::Accumulation
+inline constexpr std::array kRecomputes = {"none", "selective", "full"};  // each stores less than the one before
 
 template <class Names>
 std::vector<std::string> all_of(const Names& names) {

@@ -201,9 +201,9 @@ class ShardLayout {
 };
 
 /// The number of buffers that the units of a slot share, and the buffer of each unit.
-///   a slot whose units are used one after another has 1 + ahead buffers, that of the transformer's blocks held +
-///   ahead, never more than it has units      any other slot has one      the i-th unit of a slot uses its buffer i mod
-///   buffers
+///   1 + ahead       for a slot whose units are used one after another; never more than its units
+///   held + ahead    for the slot of the transformer's blocks, likewise; 1 for any other slot
+///   The i-th unit of a slot uses its buffer i mod buffers.
 /// Units without elements need no buffer and are not counted.
 /// So held + ahead consecutive units of blocks have different buffers: `held` are in use, the others are being
 /// gathered.

@@ -60,6 +60,9 @@ std::string backend_of(const std::string& backend, const Ranks& ranks, const Com
 /// Only on such nodes can `mpi` pass sums from node to node. Collective over `ranks`.
 int ranks_per_node(const Ranks& ranks, const CommunicatorOptions& options);
 
+/// The back ends that add in rank order, whatever the options, and serve `size` ranks, on one node or on several.
+std::vector<std::string> back_ends_in_order(int size, bool on_one_node);
+
 /// The back end that planning assumes for `auto`: each rank has its own GPU, or all ranks share a node.
 std::string assumed_backend(int size, bool on_gpus = !kHostIsDevice);
 
@@ -69,11 +72,17 @@ std::string assumed_backend(int size, bool on_gpus = !kHostIsDevice);
 std::unique_ptr<Communicator> make_communicator(const std::string& backend, const Ranks& ranks, MemoryLedger& ledger,
                                                 const CommunicatorOptions& options = {});
 
-/// `comm` with the decorators that every communicator of `ranks` has: `checked` if the options say so, and `staged`,
-/// whose buffer is booked, if `comm` does not read device memory.
+/// Where a communicator counts its calls and bytes.
+struct Counting {
+  std::shared_ptr<CollectiveCounts> counts = {};  ///< nullptr: nowhere
+  int ranks_per_group = 0;                        ///< as in CountedCommunicator
+};
+
+/// `comm` in the decorators of a communicator of `ranks`: `checked` if the options say so; `staged`, whose buffer is
+/// booked, if `comm` does not read device memory; `counted` if `counting` has counts.
 std::unique_ptr<Communicator> decorated(std::unique_ptr<Communicator> comm, bool reads_device_memory,
                                         const Ranks& ranks, MemoryLedger& ledger,
-                                        const CommunicatorOptions& options = {});
+                                        const CommunicatorOptions& options = {}, const Counting& counting = {});
 
 /// Rank `rank` of `size` without peers. Books what make_communicator books (for auto, that of the assumed back end);
 /// every collective throws.

@@ -8,11 +8,14 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include <kozero/core/ledger.hpp>
+#include <kozero/distributed/communicator.hpp>
+#include <kozero/train/engine.hpp>
 #include <kozero/train/settings.hpp>
 
 namespace kozero::plan {
@@ -68,6 +71,19 @@ BytesSent bytes_sent(const train::Settings& settings, const ParameterTable& tabl
 /// The plan of `settings` for rank 0 of `num_ranks` ranks that communicate by `backend`. Allocates nothing.
 MemoryPlan memory_plan(const train::Settings& settings, const std::string& backend, int num_ranks);
 
+/// An engine of one rank that only plans: its tables and the names of its states are there, its arrays are not.
+class PlannedEngine {
+ public:
+  explicit PlannedEngine(train::Settings settings);
+
+  const train::Engine* operator->() const { return engine_.get(); }
+
+ private:
+  MemoryLedger ledger_{MemoryLedger::Mode::plan};
+  std::unique_ptr<distributed::Communicator> comm_;
+  std::unique_ptr<train::Engine> engine_;
+};
+
 /// Bytes per rank of parameters, gradients and optimizer state (with the master) by the formula of Rajbhandari et al.
 /// 2020, arXiv:1910.02054, for the stage, precision, ranks per group and numbers that the plan gives. Only trainable
 /// parameters have gradients and state. Pads are not counted.
@@ -77,6 +93,9 @@ double model_state_bytes(const MemoryPlan& plan);
 /// deck's accumulation order is planned with `ordered`.
 std::vector<MemoryPlan> plans_of_all_stages(const io::Deck& deck, const std::string& backend, int num_ranks,
                                             std::int64_t data_vocab);
+
+/// The deck in another stage. Stages 2 and 3 keep no whole gradient, so their accumulation is ordered.
+io::Deck in_stage(io::Deck deck, int stage);
 
 /// An override of a deck.
 struct Change {
@@ -89,7 +108,7 @@ struct Change {
 /// "zero.stage=3 train.recompute=full"
 std::string text_of(const std::vector<Change>& changes);
 
-/// The overrides that turn `from` into `to`, of the keys that advice changes.
+/// The overrides that turn `from` into `to`, in the order of the schema.
 std::vector<Change> changes_between(io::Deck from, io::Deck to);
 
 /// A deck changed so that a rank's memory suffices, and the largest micro-batch that fits with it.
@@ -121,7 +140,7 @@ struct Recomputed {
   std::vector<MemoryPlan> plans;
 };
 
-/// For each of train.recompute = none, selective, full that the deck does not have.
+/// For each word of train.recompute that the deck does not have.
 std::vector<Recomputed> plans_recomputed(const io::Deck& deck, const std::string& backend, int num_ranks,
                                          std::int64_t data_vocab);
 

@@ -18,10 +18,9 @@
 namespace kozero::train {
 
 using io::kDeckFile;
-inline constexpr const char* kWeightsFile = "weights.h5";
-inline constexpr const char* kTokenizerFile = "tokenizer.json";
-inline constexpr const char* kTokenizerModelFile =
-    "tokenizer.model";  ///< replaces tokenizer.json for a SentencePiece model
+using io::kTokenizerFile;
+using io::kTokenizerModelFile;
+using io::kWeightsFile;
 
 /// This rank's shards of all units.
 std::vector<DeviceRange> shards_of(const distributed::DistributedArray<float>& master);
@@ -39,9 +38,8 @@ io::WeightsDescription load_weights(const std::string& path, Evaluator& evaluato
 
 /// The meaning of a path, for every command that takes one.
 ///   a folder  with manifest.json a checkpoint, with config.json and no deck.toml a Hugging Face model, else a run
-///   a file    state.h5: its checkpoint; a deck (.toml): the run whose weights are in the deck's folder, else the
-///   newest
-///             run in the deck's run.dir; any other: weights
+///   a file    state.h5: its checkpoint; any other: weights
+///             a deck (.toml): the run whose weights are in the deck's folder, else the newest run in its run.dir
 struct NamedPath {
   enum class Kind { nothing, run, checkpoint, weights_file, hugging_face };
   Kind kind = Kind::nothing;

@@ -66,20 +66,20 @@ class Gradients {
 
   /// This rank's shard of the reduced gradient, after finish().
   [[nodiscard]] Vector<float> shard(int unit) const { return reduced_.shard(unit); }
-  /// The whole reduced gradient of a unit, after finish(). Throws Error(internal) where gradients are not replicated.
+  /// The whole reduced gradient of a unit, after finish(). Throws Error(internal) if gradients are not replicated.
   [[nodiscard]] Vector<float> full(int unit) const;
 
   /// The global 2-norm of the reduced gradient, by exact sums of fixed blocks (kernels/launch/exact_sum.hpp): the same
   /// bits for every placement and number of ranks. Collective. Waits once for all work on the device. Throws
-  /// Error(internal, seen by all ranks) where two groups' norms differ.
+  /// Error(internal, seen by all ranks) if two groups' norms differ.
   [[nodiscard]] double norm();
-  /// The name of the first tensor with a non-finite element on any rank, "" where all are finite. Collective.
+  /// The name of the first tensor with a non-finite element on any rank, "" if all are finite. Collective.
   [[nodiscard]] std::string first_non_finite() const;
 
   /// From now on compares each gradient that rests (between micro-steps, or reduced) with its hash from when it was
   /// last written. Costs waits for the device.
   void watch(bool watches);
-  /// The unit of the first gradient that changed at rest since watch(true), "" where none did. After finish().
+  /// The unit of the first gradient that changed at rest since watch(true), "" if none did. After finish().
   [[nodiscard]] std::string first_changed();
 
  private:
@@ -88,7 +88,7 @@ class Gradients {
   void clear(int unit) const;
   /// Zeroes the addends of the unit's frozen tensors.
   void clear_frozen(int unit) const;
-  /// The last unit whose addend used `unit`'s buffer, -1 where there was none.
+  /// The last unit whose addend used `unit`'s buffer, -1 if there was none.
   int& occupant(int unit) { return occupants_[addends_.buffer(unit)]; }
   void start_reduction(int unit);
   void wait_for_reduction(int unit);

@@ -11,6 +11,7 @@
 #include <array>
 #include <string>
 
+#include <kozero/core/choices.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/distributed/distributed_array.hpp>
 
@@ -43,11 +44,18 @@ inline PlacementRow placement_row(int stage) {
 ///   local     each rank sums its own micro-steps, and one reduction ends the step: less traffic, for stages 0 and 1
 enum class Accumulation { ordered, local };
 
+/// "ordered", "local".
+constexpr const char* name_of(Accumulation accumulation) {
+  return kAccumulations[static_cast<std::size_t>(accumulation)];
+}
+
 /// The value of `zero.accumulation`. Throws Error(deck) for an unknown name, and for `local` with sharded gradients,
 /// since no rank then keeps a whole gradient.
 inline Accumulation accumulation_of(const std::string& name, int stage) {
-  if (name == "ordered") return Accumulation::ordered;
-  if (name != "local") throw Error(Failure::deck, "zero.accumulation = \"" + name + "\": accepted are ordered, local");
+  if (name == name_of(Accumulation::ordered)) return Accumulation::ordered;
+  if (name != name_of(Accumulation::local)) {
+    throw Error(Failure::deck, "zero.accumulation = \"" + name + "\": accepted are " + list_of(kAccumulations));
+  }
   if (placement_row(stage).gradients == distributed::Placement::sharded) {
     throw Error(Failure::deck, "zero.accumulation = \"local\" keeps whole gradients, which zero.stage = " +
                                    std::to_string(stage) + " does not: accepted there is ordered");

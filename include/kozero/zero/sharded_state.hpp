@@ -22,12 +22,12 @@ struct Config {
   Accumulation accumulation = Accumulation::ordered;
   int micro_steps = 1;
   bool overlap = true;     ///< a unit's reduction runs while the next unit computes
-  int prefetch_units = 1;  ///< units gathered ahead where parameters are sharded
+  int prefetch_units = 1;  ///< units gathered ahead if parameters are sharded
   int units_held = 1;      ///< units of blocks that backward holds at once, in groups counted from the first
   bool trains = true;      ///< false: only weights, for evaluation and generation
 };
 
-/// The elements of a unit that this rank updates: its shard, or the whole unit where the optimizer state is replicated.
+/// The elements of a unit that this rank updates: its shard, or the whole unit if the optimizer state is replicated.
 template <class Scalar>
 struct UpdateRange {
   UnitRange range;  ///< range.first: begin of the range's state in the rank's flat optimizer state
@@ -60,7 +60,7 @@ class ShardedState final : public ParameterAccess<Scalar> {
   void finish_gradients();
   /// Of the units that train, in unit order; valid for the state's lifetime. Empty without training.
   [[nodiscard]] const std::vector<UpdateRange<Scalar>>& update_ranges() const { return update_ranges_; }
-  /// Makes updated shards visible to every rank. Moves nothing where every rank updated all units.
+  /// Makes updated shards visible to every rank. Moves nothing if every rank updated all units.
   void publish_update();
   /// Whether every rank updates all elements of every unit.
   [[nodiscard]] bool updates_whole_units() const { return row_.optimizer == distributed::Placement::replicated; }

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // attention_teams.hpp: attention with a team of threads for each block of rows of a head; it runs on every space.
-//   forward   the team of a block of queries loops over the blocks of keys up to the diagonal, with a running maximum m
-//             and sum l a row:  m' = max(m, s),  l' = e^(m - m') l + sum e^(s - m'),  y' = e^(m - m') y + e^(s - m') v
+//   forward   the team of a block of queries loops over the blocks of keys up to the diagonal, with a running maximum
+//             m and sum l per row:
+//             m' = max(m, s),  l' = e^(m - m') l + sum e^(s - m'),  y' = e^(m - m') y + e^(s - m') v
 //   backward  attention_teams_backward.hpp
 // A block's rows are in scratch memory as floats (a GPU's shared memory), and a team is a grid of kGridRows x
 // kGridColumns threads: thread (a, b) has the scores of rows a, a + kGridRows, ... with columns b, b + kGridColumns,

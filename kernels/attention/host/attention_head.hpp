@@ -9,12 +9,12 @@
 #include "kernels/attention/attention.hpp"
 #include "kernels/attention/host/attention_blocks.hpp"
 #include "kernels/launch/for_each.hpp"
+#include "kernels/launch/vector_math.hpp"
 #include "kernels/matmul/host/tile_packing.hpp"
 #include "kernels/matmul/host/tile_product.hpp"
 
 namespace kozero::kernels {
 
-inline constexpr float kLog2E = 1.44269504088896341F;
 inline constexpr float kLn2 = 0.693147180559945309F;
 
 /// A head's extents in blocks of 32 and in steps of a product.

@@ -3,8 +3,8 @@
 // tile_product_amx.hpp: TileUnit::product in AMX's tiles of 16 rows of 64 bytes, and whether a process may use them.
 // c is in tiles 0 to 3, a step of left in 4 and 5 (rows 0 and 16), of right in 6 and 7 (columns 0 and 16). The order
 // of instructions is a template of the tiles, so that a test runs it on tiles written in plain C++ too:
-//   Tiles::zero<t>()   load<t>(from, row_bytes)   load_once<t>(...)   store<t>(to, row_bytes)   multiply<c, left,
-//   right>()
+//   Tiles::zero<t>()   load<t>(from, row_bytes)   load_once<t>(...)   store<t>(to, row_bytes)
+//   Tiles::multiply<c, left, right>()
 #pragma once
 #include <cstdint>
 

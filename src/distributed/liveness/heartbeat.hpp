@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// heartbeat.hpp: a thread that reports this rank's state and position to the other ranks a few times a second.
-//   every rank --Beat--> rank 0 --Beats of all--> every rank      every 0.25 s, or every comm.timeout_s / 8 if
-//   shorter
+// heartbeat.hpp: a thread that reports this rank's state and position to the other ranks a few times per second.
+//   every rank --Beat--> rank 0 --Beats of all--> every rank
+//   every 0.25 s, or every comm.timeout_s / 8 if that is shorter
 // So a wait for work of any length (rank 0 prepares a large text) lasts while all ranks live, and ends
 //   once a rank sent no beat for comm.timeout_s, or
 //   once every rank waits and no wait began or ended for comm.timeout_s, a deadlock. Rank 0 detects the deadlock and

@@ -23,7 +23,7 @@
 
 namespace kozero::distributed {
 
-/// A rank's message to the others, sent a few times a second as bytes.
+/// A rank's message to the others, sent a few times per second as bytes.
 struct Beat {
   std::uint64_t number = 0;                            ///< of this rank's beats
   std::array<std::uint64_t, kRoles> waits_begun = {};  ///< begun and ended waits, both counted

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // node_layout.hpp: placement of ranks on nodes, and the cost model by which `mpi` chooses its reduction over nodes.
-//   N nodes of p ranks, n = N p; S bytes of an array; a message costs a seconds, a node's link carries b bytes a second
+//   N nodes of p ranks, n = N p      S bytes of an array
+//   a message costs a seconds        a node's link carries b bytes per second
 //   pairwise   p S (N-1)/N / b + M a                  M = (n-1) ceil(S/n / chunk) messages per rank
 //   chain      (S/c + N) (a + c/b) + 2 S/N / b        each step sends c bytes of a node, one message per flow; the
 //                                                     last term bounds accumulators and results
