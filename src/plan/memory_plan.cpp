@@ -263,11 +263,20 @@ std::vector<Change> changes_between(io::Deck from, io::Deck to) {
     if (const auto* const either = std::get_if<io::WordOrNumber*>(&held)) return (*either)->text();
     return io::toml_text(held);
   };
+  // In the order in which first_fit tries them; other keys come first.
+  constexpr std::array kTried = {
+      "zero.stage",       "train.recompute",   "train.micro_batch",      "train.accumulate",        "zero.accumulation",
+      "zero.shard_group", "model.vocab_block", "zero.offload_optimizer", "zero.offload_parameters", "zero.offload_mib"};
   std::vector<Change> changes;
   for (const io::DeckRow& row : io::deck_schema()) {
     const std::string changed = value(row, to);
     if (changed != value(row, from)) changes.push_back({row.key, changed});
   }
+  const auto place = [&](const Change& change) {
+    const auto found = std::ranges::find(kTried, change.key);
+    return found == kTried.end() ? -1 : std::distance(kTried.begin(), found);
+  };
+  std::ranges::stable_sort(changes, {}, place);
   return changes;
 }
 

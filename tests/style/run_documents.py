@@ -89,7 +89,7 @@ class Scratch:
         self.environment = dict(os.environ, KOZERO_PROGRAM=str(build / "kozero"), KOZERO_LAUNCHER=launcher,
                                 KOZERO_SMALL="yes" if small else "", XDG_CACHE_HOME=str(folder / "cache"),
                                 OMP_NUM_THREADS="1", OMP_PROC_BIND="false")
-        for name in ("inputs", "docs", "src", "README.md", "LICENSE"):
+        for name in ("inputs", "docs", "src", "tests", "README.md", "LICENSE"):
             (folder / name).symlink_to(source / name)
         (folder / "build").mkdir()
         (folder / "build/release").symlink_to(build)
