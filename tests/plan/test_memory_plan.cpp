@@ -343,7 +343,7 @@ TEST_CASE("every GPU has a memory and rates, which a user's own replace") {
   }
 }
 
-TEST_CASE("the changes between two decks are overrides of every key that differs, in the deck's order") {
+TEST_CASE("the changes between two decks are overrides of every key that differs, those that plan tries last") {
   const io::Deck deck = deck_with({"model.preset=gpt2-124m"});
   io::Deck other = deck;
   CHECK(plan::changes_between(deck, other).empty());
@@ -352,7 +352,7 @@ TEST_CASE("the changes between two decks are overrides of every key that differs
   other.optim.lr = 0.5;
   other.run.deterministic = false;
   CHECK(plan::changes_between(deck, other) ==
-        Changes{{"run.deterministic", "false"}, {"train.recompute", "full"}, {"optim.lr", "0.5"}, {"zero.stage", "3"}});
+        Changes{{"run.deterministic", "false"}, {"optim.lr", "0.5"}, {"zero.stage", "3"}, {"train.recompute", "full"}});
 }
 
 TEST_CASE("ranks of a node share the rate of their disk") {
