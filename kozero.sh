@@ -151,8 +151,8 @@ run_tests() {
   # of memory calls run while a thread ends, which ThreadSanitizer does not survive.
   [[ $preset != tsan ]] || export TSAN_OPTIONS=ignore_noninstrumented_modules=1 UCX_MEM_EVENTS=no
   [[ $preset != asan ]] || export ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0 UBSAN_OPTIONS=print_stacktrace=1
-  # One more than the cores: tests that mostly sleep count as one, and run beside one that keeps all cores busy.
-  ctest --test-dir "$build" --output-on-failure --parallel $(($(nproc) + 1)) --no-tests=error "$@" || status=$?
+  # Two more than the cores: tests that start processes count as one core and sleep for much of their time.
+  ctest --test-dir "$build" --output-on-failure --parallel $(($(nproc) + 2)) --no-tests=error "$@" || status=$?
   if ((status == 0)); then say "all tests passed in $((SECONDS - start)) s (preset $preset)"; else
     say "tests FAILED (preset $preset); their output is above and in $build/Testing/Temporary/LastTest.log"
   fi
