@@ -4,7 +4,6 @@
 #include "io/deck/schema.hpp"
 #include <kozero/core/architecture.hpp>
 #include <kozero/core/choices.hpp>
-#include <kozero/core/precision.hpp>
 #include <kozero/core/presets.hpp>
 #include <kozero/distributed/communicator.hpp>
 
@@ -193,8 +192,7 @@ std::vector<DeckRow> train_rows() {
       {"train.base_ranks", kTrain<&K::base_ranks>, from_to(1, kWide), "number of ranks that batch_scaling starts from"},
       {"train.batch_scaling", kTrain<&K::batch_scaling>, words(all_of(kBatchScalings)),
        "how global batch and learning rate grow with ranks / base_ranks"},
-      first({"train.precision", kTrain<&K::precision>,
-             words({name_of(Precision::f32), name_of(Precision::bf16), name_of(Precision::fp16)}),
+      first({"train.precision", kTrain<&K::precision>, words({"f32", "bf16", "fp16"}),
              "type of weights and activations; with bf16 and fp16, master weights, optimizer state, gradients and sums "
              "stay in f32"}),
       first({"train.recompute",
