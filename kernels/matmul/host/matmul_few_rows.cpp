@@ -192,13 +192,6 @@ void multiply_few_rows(const Device& space, const ProductShape& shape, Out* c, c
   }
 }
 
-template void multiply_few_rows<float, float>(const Device&, const ProductShape&, float*, const float*, const float*,
-                                              const Epilogue<float, float>&);
-#define KOZERO_INSTANTIATE(T)                                                                               \
-  template void multiply_few_rows<float, T>(const Device&, const ProductShape&, float*, const T*, const T*, \
-                                            const Epilogue<float, T>&);                                     \
-  template void multiply_few_rows<T, T>(const Device&, const ProductShape&, T*, const T*, const T*,         \
-                                        const Epilogue<T, T>&);
-KOZERO_FOR_16_BIT_TYPES(KOZERO_INSTANTIATE)
+KOZERO_INSTANTIATE_PRODUCTS(multiply_few_rows)
 
 }  // namespace kozero::kernels

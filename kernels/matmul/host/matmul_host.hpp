@@ -68,6 +68,16 @@ template <class Out, class In>
 void multiply_by_library(const Device& space, const ProductShape& shape, Out* c, const In* a, const In* b,
                          const Epilogue<Out, In>& epilogue);
 
+/// Instantiates `name`, a template with the signature of multiply_by_loops, for the types that matmul.hpp multiplies.
+#define KOZERO_INSTANTIATE_PRODUCT(name, Out, In) \
+  template void name<Out, In>(const Device&, const ProductShape&, Out*, const In*, const In*, const Epilogue<Out, In>&);
+#define KOZERO_INSTANTIATE_PRODUCTS(name)              \
+  KOZERO_INSTANTIATE_PRODUCT(name, float, float)       \
+  KOZERO_INSTANTIATE_PRODUCT(name, float, Bfloat16)    \
+  KOZERO_INSTANTIATE_PRODUCT(name, Bfloat16, Bfloat16) \
+  KOZERO_INSTANTIATE_PRODUCT(name, float, Float16)     \
+  KOZERO_INSTANTIATE_PRODUCT(name, Float16, Float16)
+
 /// A row-major matrix inside a larger one.
 template <class T>
 struct Block {

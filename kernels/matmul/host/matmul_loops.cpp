@@ -256,14 +256,6 @@ void multiply_on_this_thread(Block<float> out, Op op_a, Block<const float> a, Op
   }
 }
 
-#define KOZERO_INSTANTIATE_PRODUCT(Out, In)                                                                \
-  template void multiply_by_loops<Out, In>(const Device&, const ProductShape&, Out*, const In*, const In*, \
-                                           const Epilogue<Out, In>&);
-#define KOZERO_INSTANTIATE(T)          \
-  KOZERO_INSTANTIATE_PRODUCT(float, T) \
-  KOZERO_INSTANTIATE_PRODUCT(T, T)
-KOZERO_INSTANTIATE_PRODUCT(float, float)
-KOZERO_FOR_16_BIT_TYPES(KOZERO_INSTANTIATE)
-#undef KOZERO_INSTANTIATE
+KOZERO_INSTANTIATE_PRODUCTS(multiply_by_loops)
 
 }  // namespace kozero::kernels

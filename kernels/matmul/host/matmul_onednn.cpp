@@ -276,13 +276,6 @@ std::string product_instructions() {
   return "instruction set " + std::to_string(static_cast<unsigned>(used));
 }
 
-template void multiply_by_library<float, float>(const Device&, const ProductShape&, float*, const float*, const float*,
-                                                const Epilogue<float, float>&);
-#define KOZERO_INSTANTIATE(T)                                                                                 \
-  template void multiply_by_library<float, T>(const Device&, const ProductShape&, float*, const T*, const T*, \
-                                              const Epilogue<float, T>&);                                     \
-  template void multiply_by_library<T, T>(const Device&, const ProductShape&, T*, const T*, const T*,         \
-                                          const Epilogue<T, T>&);
-KOZERO_FOR_16_BIT_TYPES(KOZERO_INSTANTIATE)
+KOZERO_INSTANTIATE_PRODUCTS(multiply_by_library)
 
 }  // namespace kozero::kernels

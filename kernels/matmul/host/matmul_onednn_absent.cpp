@@ -23,14 +23,6 @@ std::string product_library() { return "loops"; }
 
 std::string product_instructions() { return ""; }
 
-#define KOZERO_INSTANTIATE_PRODUCT(Out, In)                                                                  \
-  template void multiply_by_library<Out, In>(const Device&, const ProductShape&, Out*, const In*, const In*, \
-                                             const Epilogue<Out, In>&);
-#define KOZERO_INSTANTIATE(T)          \
-  KOZERO_INSTANTIATE_PRODUCT(float, T) \
-  KOZERO_INSTANTIATE_PRODUCT(T, T)
-KOZERO_INSTANTIATE_PRODUCT(float, float)
-KOZERO_FOR_16_BIT_TYPES(KOZERO_INSTANTIATE)
-#undef KOZERO_INSTANTIATE
+KOZERO_INSTANTIATE_PRODUCTS(multiply_by_library)
 
 }  // namespace kozero::kernels
