@@ -11,6 +11,7 @@
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -82,13 +83,14 @@ def with_files(command, launcher):
 
 
 class Scratch:
-    """A folder that looks like the tree, with texts, a deck, a finished run and a Hugging Face folder."""
+    """A new folder that looks like the tree, with texts, a deck, a finished run and a Hugging Face folder."""
 
     def __init__(self, folder, source, build, launcher, small):
         self.folder = folder
         self.environment = dict(os.environ, KOZERO_PROGRAM=str(build / "kozero"), KOZERO_LAUNCHER=launcher,
                                 KOZERO_SMALL="yes" if small else "", XDG_CACHE_HOME=str(folder / "cache"),
                                 OMP_NUM_THREADS="1", OMP_PROC_BIND="false")
+        folder.mkdir()
         for name in ("inputs", "docs", "src", "tests", "README.md", "LICENSE"):
             (folder / name).symlink_to(source / name)
         (folder / "build").mkdir()
@@ -174,12 +176,17 @@ def main():
         wrong = list(unknown_options(source, build))
     else:
         wrong = []
-        for page in pages:
-            mark, seconds = ("run", 100) if case == "run" else ("run: long", 1800)
-            if f"<!-- {mark} -->" not in page.read_text():
-                continue
-            with tempfile.TemporaryDirectory() as folder:
-                scratch = Scratch(pathlib.Path(folder), source.resolve(), build.resolve(), launcher, case == "run")
+        mark, seconds = ("run", 100) if case == "run" else ("run: long", 1800)
+        with tempfile.TemporaryDirectory() as parent:
+            # One path for all pages, since a run's files have absolute paths.
+            folder, original = pathlib.Path(parent) / "tree", pathlib.Path(parent) / "original"
+            scratch = Scratch(folder, source.resolve(), build.resolve(), launcher, case == "run")
+            shutil.copytree(folder, original, symlinks=True)
+            for page in pages:
+                if f"<!-- {mark} -->" not in page.read_text():
+                    continue
+                shutil.rmtree(folder)
+                shutil.copytree(original, folder, symlinks=True)
                 wrong += failures_of(scratch, page, mark, seconds)
     print("\n".join(wrong) if wrong else f"{case}: all as the documents say")
     return 1 if wrong else 0
