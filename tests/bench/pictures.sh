@@ -22,7 +22,7 @@ pictures=("$@")
 ((${#pictures[@]} > 0)) || pictures=("${all[@]}")
 for picture in "${pictures[@]}"; do
   [[ " ${all[*]} " == *" $picture "* ]] ||
-    { echo "pictures.sh: no picture '$picture'; accepted are ${all[*]}" >&2; exit 2; }
+    { echo "pictures.sh: no picture '$picture'; accepted: ${all[*]}" >&2; exit 2; }
 done
 read -r -a mpiexec <<<"$(sed -n 's/^KOZERO_MPIEXEC:INTERNAL=//p' "$(dirname "$kozero")/CMakeCache.txt" | tr ';' ' ')"
 ((${#mpiexec[@]} > 0)) || { echo "pictures.sh: no KOZERO_MPIEXEC in CMakeCache.txt beside $kozero" >&2; exit 2; }

@@ -237,7 +237,7 @@ read -r -d '' -a all <<<"$(tables | cut -d ' ' -f 1)" || true
 wanted=("$@")
 ((${#wanted[@]} > 0)) || wanted=("${all[@]}")
 for table in "${wanted[@]}"; do
-  [[ " ${all[*]} " == *" $table "* ]] || { echo "tables.sh: no table '$table'; accepted are ${all[*]}" >&2; exit 2; }
+  [[ " ${all[*]} " == *" $table "* ]] || { echo "tables.sh: no table '$table'; accepted: ${all[*]}" >&2; exit 2; }
 done
 for table in "${wanted[@]}"; do
   read -r _ need _ <<<"$(tables | grep "^$table ")"

@@ -66,7 +66,7 @@ print("as training counts")'
   expect 0 '^ +2 +skipped: zero.accumulation = "local" keeps whole gradients' on 2 bench stages "${gpt2[0]}" $tiny data.val_fraction=0.1 \
     zero.accumulation=local --steps 1 --runs 1
   lines 2 '  equal$'
-  # Only MPI itself knows how much of a call is waiting.
+  # Only MPI could tell how much of a call is waiting.
   expect 0 '^ +3( +[0-9.]+){5} +- +-  equal$' on 2 bench stages "$@" comm.backend=mpi --steps 1 --runs 1
   expect 0 '^  waiting for other ranks +- +-$' on 2 bench step "$@" comm.backend=mpi zero.stage=2 --runs 1
   expect 0 '^  waiting for other ranks +[0-9.]+ +[0-9.]+ %$' on 2 bench step "$@" zero.stage=2 --runs 1

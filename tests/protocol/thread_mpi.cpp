@@ -31,7 +31,7 @@ namespace kozero::test {
 struct Process;
 namespace {
 
-/// A message, created when its first side is posted. ThreadSanitizer knows the orders that it makes by its address.
+/// A message, created when its first side is posted. ThreadSanitizer derives the orders that it makes from its address.
 struct Message {
   const void* from = nullptr;
   void* to = nullptr;

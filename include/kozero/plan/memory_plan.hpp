@@ -108,7 +108,8 @@ struct Change {
 /// "zero.stage=3 train.recompute=full"
 std::string text_of(const std::vector<Change>& changes);
 
-/// The overrides that turn `from` into `to`, in the order of the schema.
+/// The overrides that turn `from` into `to`. The keys that first_fit changes are last, in the order in which it tries
+/// them; the others have the schema's order.
 std::vector<Change> changes_between(io::Deck from, io::Deck to);
 
 /// A deck changed so that a rank's memory suffices, and the largest micro-batch that fits with it.
