@@ -205,14 +205,14 @@ run_ranks() {
   exec "${launcher[@]}" "$@"
 }
 
-# verify_with_threads PRESET RANKS verify ...: with 1 thread per rank, then with 2. A process keeps its number of
-# threads, so the second program compares with the bits that the first one wrote.
+# verify_with_threads PRESET RANKS verify ...: with 1 thread per rank, then with 2 and 3. A process keeps its number of
+# threads, so the other programs compare with the bits that the first one wrote.
 verify_with_threads() (
   preset=$1 ranks=$2
   shift 2
   folder=$(mktemp -d)
   trap 'rm -rf "$folder"' EXIT
-  for threads in 1 2; do
+  for threads in 1 2 3; do
     run_program "$preset" "$ranks" "$@" --reference "$folder/bits" "run.threads=$threads"
   done
 )

@@ -49,7 +49,6 @@ bool is_decoder(const Architecture& architecture) { return architecture.decoder;
 bool is_rotary(const Architecture& architecture) { return architecture.rotary; }
 
 const std::vector<ReadWhere> kReadWhere = {
-    {"run.tuning", "run.products", {"\"fastest\"", "\"tf32\""}},
     where_architecture("model.layers", is_decoder),
     where_architecture("model.heads", is_decoder),
     where_architecture("model.vocab_block", is_decoder),

@@ -88,9 +88,9 @@ std::vector<DeckRow> run_rows() {
       {"run.threads", kRun<&K::threads>, from_to(1, kWide), "threads per rank", "the cores, shared evenly"},
       {"run.device", kRun<&K::device>, words({"auto", "host", "cuda"}),
        "device that computes; auto: a GPU if there is one"},
-      {"run.products", kRun<&K::products>, words({"fastest", "library", "tf32"}),
-       "matmul back end; fastest: CPU tile units, else loops; library: oneDNN, whose bits depend on the number of "
-       "threads; tf32: f32 on GPU tensor cores"},
+      {"run.products", kRun<&K::products>, words({"fastest", "portable", "tf32"}),
+       "matmul units; portable: 16-bit numbers are multiplied as f32, with the same bits on every processor with FMA; "
+       "tf32: f32 on GPU tensor cores"},
       {"run.tuning", kRun<&K::tuning>, text("none | path of a file"),
        "file of `kozero bench tune` with the algorithm of each matmul; none: a fixed rule"},
       {"run.deterministic", kRun<&K::deterministic>, truth(), "repeating the run gives the same bits"},

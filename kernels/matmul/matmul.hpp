@@ -8,11 +8,11 @@
 //   hidden = op(a) op(b) + bias, active = gelu(hidden)      and      dhidden = op(a) op(b) * gelu'(hidden)
 // Likewise the gradients of a layer's weight and bias, where dy (K, C) is a (K, M) or b (K, N):
 //   dweight = a^T b or dweight += a^T b, dbias(c) += sum over k of dy(k, c)
-// On the host, a tile unit of the processor (matmul_tiles.cpp: AMX or AVX-512) or loops (matmul_loops.cpp) compute the
-// product; matmul_host.cpp chooses. On NVIDIA GPUs cuBLASLt does (matmul_cublaslt.cpp). Back ends cache their setup per
-// shape. Shape, operation and a table (product_tuning.hpp) choose the algorithm, so that a call repeats bit for bit, on
-// a host with any number of threads. Sums are in float. Call from one host thread. Throws
-// Error(internal) if extents disagree. Runs on `space`; returns without fencing.
+// On the host, a tile unit of the processor (matmul_tiles.cpp: AMX, AVX-512, AVX2, NEON) computes the product;
+// matmul_host.cpp chooses. On NVIDIA GPUs cuBLASLt does (matmul_cublaslt.cpp). Back ends cache their setup per shape.
+// Shape, operation and a table (product_tuning.hpp) choose the algorithm, so that a call repeats bit for bit, on a host
+// with any number of threads. Sums are in float. Call from one host thread. Throws Error(internal) if extents disagree.
+// Runs on `space`; returns without fencing.
 #pragma once
 #include <cstdint>
 #include <Kokkos_Core.hpp>
@@ -75,15 +75,22 @@ void apply_gelu(const Space& space, const ProductShape& shape, Out* c, const Epi
   }
 }
 
-/// The choice of units for products: the fastest whose bits do not depend on the number of threads; the library
-/// (oneDNN, whose bits depend on it) for all products; or, on GPUs, tensor cores also for f32, of whose 23 mantissa
-/// bits they read 10 (TF32). A back end ignores a choice that it does not have.
-enum class Products { fastest, library, tf32 };
+/// The choice of units for products: the fastest; those whose bits are the same on every processor, which multiply
+/// 16-bit numbers as float; the library (oneDNN), only to compare times, since its bits depend on the number of
+/// threads; or, on GPUs, tensor cores also for f32, of whose 23 mantissa bits they read 10 (TF32). A back end ignores a
+/// choice that it does not have.
+enum class Products { fastest, portable, library, tf32 };
 void choose_products(Products products);
 
-/// The unit or library that multiplies matrices of T: "AMX", "AVX-512 BF16", "AVX-512", "oneDNN", "loops", "cuBLASLt".
+/// The unit or library that multiplies matrices of T: "AMX", "AVX-512 BF16", "AVX-512", "AVX2", "base", "cuBLASLt".
 template <class T>
 const char* multiplier();
+
+/// The order and rounding of products of T, which a checkpoint records: kPortable for the same bits on every processor,
+/// else the unit's name or what it does.
+template <class T>
+std::string bits_of_products();
+inline constexpr const char* kPortable = "one chain of fused multiply-adds";
 
 /// Why the processor's fastest unit for T is not used: "AMX refused by the kernel (Operation not permitted)". Empty if
 /// it is used.
@@ -91,7 +98,7 @@ template <class T>
 std::string multiplier_note();
 
 /// Multiplies blocks that fit the first-level caches, on all threads, to measure the machine's peak. Returns the
-/// operations, 2 M N K of all products; 0 without a tile unit.
+/// operations, 2 M N K of all products; 0 on a GPU.
 template <class Space, class T>
 double product_probe(const Space& space);
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // product_tuning.hpp: the table that assigns an algorithm to each kind of matrix product, and its measurement.
 //   kind        "bf16 = bf16 x bf16, 4096 x 2304 x 768, none none, bias": types, M x N x K, operations, epilogue
-//   algorithm   "loops", "AVX-512 BF16", an algorithm of cuBLASLt: a name denotes the same algorithm, with
+//   algorithm   "AVX2", "AVX-512 BF16", an algorithm of cuBLASLt: a name denotes the same algorithm, with
 //               the same bits, in every process with the same device and library
 // A kind that is not in the table uses the back end's default. There is one table per process. Algorithms are timed
 // only between begin_product_tuning() and end_product_tuning(). The first part is for programs: set the table, tune,
@@ -44,15 +44,11 @@ void begin_product_tuning(int rounds);
 /// Ends tuning and returns the kinds in the order of their first product. The table is unchanged.
 std::vector<TunedProduct> end_product_tuning();
 
-/// "oneDNN 2.6.0", "cuBLASLt 130200".
+/// "KoZeRO's units", "cuBLASLt 130200".
 std::string product_library();
 
-/// The instruction set by which the library chooses its kernels: "AVX-512 BF16", "AVX2"; "" if it has no choice.
-std::string product_instructions();
-
-/// Whether the bits of products depend on the number of threads: with run.products = "library" in a build with oneDNN,
-/// which divides the terms of a sum among threads.
-bool products_depend_on_threads();
+/// The library of Products::library: "oneDNN 2.6.0"; "" without one.
+std::string compared_library();
 
 /// "bf16 = bf16 x bf16, 4096 x 2304 x 768, none none, bias".
 std::string kind_name(const char* out, const char* in, const ProductShape& shape);

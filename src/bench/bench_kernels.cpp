@@ -6,7 +6,7 @@
 // rate. A memory-bound kernel's share is of plain loops that read, overwrite and update in place equally many bytes,
 // timed after it in each round. The memory probe would be a wrong reference: a processor reads the lines that it
 // overwrites, which is not counted, and writes to small arrays stay in a cache. "of library" is a product's rate over
-// that of kernels/matmul/host/matmul_host.hpp, which computes the same product in each round. kernel_case.hpp defines
+// that of oneDNN, which computes the same product in each round. kernel_case.hpp defines
 // the counted operations and bytes, and provides operands that are in no cache.
 #include <fmt/format.h>
 #include <algorithm>
@@ -86,7 +86,7 @@ std::vector<TimedKernel> timed_kernels(const KernelShapes& shapes, int rounds) {
   std::vector<KernelCase> cases = {stream_probe(rings)};
   const KernelCase products = product_probe<Scalar>();
   if (products.work > 0.0) cases.push_back(products);
-  const bool beside_library = kHostIsDevice && !kernels::products_depend_on_threads();
+  const bool beside_library = !kernels::compared_library().empty();
   add_product_cases<Scalar>(cases, shapes, rings);
   add_stream_cases<Scalar>(cases, shapes, rings);
   std::vector<TimedKernel> kernels;

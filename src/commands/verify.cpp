@@ -18,7 +18,6 @@
 #include <kozero/run/trace.hpp>
 #include <kozero/run/unsaved_run.hpp>
 #include "io/posix/file.hpp"
-#include "kernels/matmul/product_tuning.hpp"
 #include "src/commands/verify.hpp"
 
 namespace kozero::commands {
@@ -313,12 +312,7 @@ void verify(const distributed::Environment& environment, const Arguments& argume
   }
   const std::string differs = comm.broadcast_control(verification.first_difference());
   if (!differs.empty()) {
-    const std::string reason =
-        kernels::products_depend_on_threads()
-            ? fmt::format("; with run.products = \"library\" the bits of {} depend on the number of threads",
-                          kernels::product_library())
-            : "";
-    throw Error(Failure::internal, "the bits differ: " + differs + reason, Error::Seen::by_all_ranks);
+    throw Error(Failure::internal, "the bits differ: " + differs, Error::Seen::by_all_ranks);
   }
   distributed::agreed(comm, [&] {
     if (comm.rank() != 0) return;

@@ -18,7 +18,7 @@ namespace {
 
 kernels::Products products_of(const io::Deck& deck) {
   if (deck.run.products == "tf32") return kernels::Products::tf32;
-  return deck.run.products == "library" ? kernels::Products::library : kernels::Products::fastest;
+  return deck.run.products == "portable" ? kernels::Products::portable : kernels::Products::fastest;
 }
 
 }  // namespace

@@ -21,7 +21,6 @@
 #include "io/posix/file.hpp"
 #include "io/posix/system_resources.hpp"
 #include "io/run/run_folder.hpp"
-#include "kernels/matmul/product_tuning.hpp"
 #include "src/run/saving.hpp"
 
 namespace kozero::run {
@@ -85,12 +84,6 @@ std::string require_disk(const io::Deck& deck, std::int64_t vocab) {
 std::vector<std::string> notes_on_sums(const train::Settings& settings, const io::Deck& deck, int ranks,
                                        bool on_one_node) {
   std::vector<std::string> notes;
-  if (kernels::products_depend_on_threads()) {
-    notes.push_back(fmt::format(
-        "note         run.products = \"library\": products by {}, whose bits depend on the number of threads "
-        "({} per rank)",
-        kernels::product_library(), Device().concurrency()));
-  }
   const train::BatchSizes& sizes = settings.batch;
   const auto granules = [&](std::int64_t micro_batch) {
     return data::Granules({0, sizes.global_batch}, micro_batch).count();

@@ -114,8 +114,7 @@ void compare(std::vector<std::string>& differences, const std::string& what, con
 }
 
 std::string library_of_products() {
-  const std::string unit = kHostIsDevice ? kernels::product_instructions() : tuning_of_this_device().device;
-  return kernels::product_library() + (unit.empty() ? "" : ", " + unit);
+  return kernels::product_library() + ", " + tuning_of_this_device().device;
 }
 
 /// Texts "optim.lr is 5e-4 and was 2e-3 at step 28".
@@ -283,17 +282,15 @@ std::map<std::string, std::string> exactness_of(const Settings& settings, const 
   std::map<std::string, std::string> all = {{"train.micro_batch", std::to_string(settings.batch.micro_batch)},
                                             {"train.precision", name_of(settings.precision)},
                                             {kVocabBlock, std::to_string(settings.model.vocab_block)},
+                                            {kArithmetic, "2"},
                                             {kAccumulation, zero::name_of(settings.zero.accumulation)},
                                             {kOrderOfSums, comm.adds_in_order() ? kRankOrder : comm.name()},
                                             {"products", with_stored_type(settings.precision, [](auto type) {
-                                               return kernels::multiplier<decltype(type)>();
+                                               return kernels::bits_of_products<decltype(type)>();
                                              })}};
-  if (!kHostIsDevice || kernels::products_depend_on_threads()) all["the library of products"] = library_of_products();
+  if (!kHostIsDevice) all["the library of products"] = library_of_products();
   if (local || !comm.adds_in_order()) all["the number of ranks"] = std::to_string(comm.size());
   if (!comm.adds_in_order()) all["zero.shard_group, in ranks"] = std::to_string(settings.ranks_per_group);
-  if (kernels::products_depend_on_threads()) {
-    all[kNumberOfThreads] = std::to_string(Device().concurrency());
-  }
   return all;
 }
 
@@ -320,10 +317,11 @@ std::vector<std::string> changes_since(const io::CheckpointRecord& saved, const 
   }
   auto before = saved.exactness;
   before.emplace(kVocabBlock, "0");  // checkpoints older than vocabulary blocks
+  before.emplace(kArithmetic, "1");  // checkpoints of programs whose bits depended on the processor
   for (const auto& [name, was] : before) {
     const auto now = mine.exactness.find(name);
     if (now == mine.exactness.end()) continue;
-    changes.compare(name, was, now->second, name == kNumberOfThreads ? "; run.threads=" + was + " keeps the bits" : "");
+    changes.compare(name, was, now->second);
   }
   changes.compare("the hash of run.tuning's file", named_tuning(saved.tuning), named_tuning(mine.tuning));
   changes.compare("the data's number of samples", std::to_string(saved.num_samples), std::to_string(mine.num_samples));

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "kernels/matmul/matmul.hpp"
+#include "kernels/matmul/product_tuning.hpp"
 
 #include "reference.hpp"
 

@@ -154,24 +154,17 @@ Algorithm<T> algorithm_of(const TileUnit& unit) {
 }
 #endif
 
-/// All algorithms that this processor can run: the program's own, by teams, and on a host by strips and by each tile
-/// unit.
+/// All algorithms that this processor can run: the program's own, by teams, and on a host by each tile unit.
 template <class T>
 std::vector<Algorithm<T>> algorithms() {
   std::vector<Algorithm<T>> all{own_way<T>()};
   all.push_back(teams_of<ThreadsOn<Device>, T>("teams"));
 #if !defined(KOKKOS_ENABLE_CUDA)
-  all.push_back({"strips", [](const Device& space, const Arrays<T>& a) {
-                   attention_strips_forward(space, a.y, a.logsumexp, a.qkv, a.shape, a.workspace);
-                   attention_strips_backward(space, a.dqkv, a.dy, MatrixIn<T>(a.y), Matrix<const float>(a.logsumexp),
-                                             a.qkv, a.shape, a.workspace);
-                 }});
   if (Kokkos::DefaultHostExecutionSpace().concurrency() >= 2) {  // threads that wait for each other, as on a GPU
     all.push_back(teams_of<TeamThreads<2, 1>, T>("teams of two, by rows"));
     all.push_back(teams_of<TeamThreads<1, 2>, T>("teams of two, by columns"));
   }
-  const TileUnits& units = tile_units<T>();
-  for (int i = 0; i < units.extent; ++i) all.push_back(algorithm_of<T>(units.unit[i]));
+  for (const TileUnit& unit : tile_units<T>()) all.push_back(algorithm_of<T>(unit));
 #endif
   return all;
 }
@@ -181,7 +174,10 @@ template <class T>
 std::int64_t largest_workspace(const AttentionShape& shape) {
   std::int64_t most = std::max(attention_workspace<T>(shape), shape.batch * shape.heads * shape.positions);
 #if !defined(KOKKOS_ENABLE_CUDA)
-  most = std::max(most, workspace_of_threads(attention_strips_scratch<T>(shape)));
+  for (const TileUnit& unit : tile_units<T>()) {
+    most = std::max({most, workspace_of_threads(attention_tiles_forward_scratch<T>(unit, shape)),
+                     workspace_of_threads(attention_tiles_backward_scratch<T>(unit, shape))});
+  }
 #endif
   return most;
 }

@@ -19,9 +19,13 @@ TEMPLATE_LIST_TEST_CASE("matmul agrees with a plain loop for every pair of opera
   check_all_operations<TestType>(33, 129, 65);
 }
 
-TEMPLATE_LIST_TEST_CASE("the library's products agree with a plain loop", "[matmul]", ProductTypes) {
-  choose_products(Products::library);
+TEMPLATE_LIST_TEST_CASE("other choices of products agree with a plain loop", "[matmul]", ProductTypes) {
+  choose_products(Products::portable);
   check_all_operations<TestType>(33, 129, 65);
+  if (!compared_library().empty()) {
+    choose_products(Products::library);
+    check_all_operations<TestType>(33, 129, 65);
+  }
   choose_products(Products::fastest);
 }
 
@@ -78,11 +82,9 @@ TEMPLATE_LIST_TEST_CASE("matmul repeats bit for bit, with other shapes between",
 
 TEMPLATE_LIST_TEST_CASE("a product onto an addend is the product, the bias and the addend, rounded once", "[matmul]",
                         reference::StoredTypes) {
-  const auto of_library = GENERATE(false, true);
   const auto [m, n, k] = GENERATE(std::array<std::int64_t, 3>{7, 13, 5}, std::array<std::int64_t, 3>{70, 129, 65},
                                   std::array<std::int64_t, 3>{64, 72, 0});
   const Case<Types<TestType, TestType>> of{m, n, k, Op::none, GENERATE(Op::none, Op::transpose)};
-  choose_products(of_library ? Products::library : Products::fastest);
   const auto a = of.a();
   const auto b = of.b();
   const auto bias = of.bias();
@@ -101,7 +103,6 @@ TEMPLATE_LIST_TEST_CASE("a product onto an addend is the product, the bias and t
   check_sum({});
   add(bias.values());
   check_sum(bias.input());
-  choose_products(Products::fastest);
 }
 
 /// On a host the bits are the same, except that AMX applies a GELU before it rounds. So does cuBLASLt, with its own

@@ -1,7 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // test_matmul_tiles.cpp: the tiled product at extents with several chunks, groups, passes and spans, with either side
-// streaming, on every unit. The bits of an element depend only on its row and column.
+// streaming, on every unit, against the unit that every processor has. The bits of an element depend only on its row
+// and column, and are the same on all units of floats.
+#include <catch2/generators/catch_generators.hpp>
+
 #include "kernels/matmul/host/matmul_host.hpp"
 #include "kernels/ops/gelu.hpp"
 
@@ -47,14 +50,14 @@ struct Operands {
   }
 };
 
-const auto by_library_alone = [](const ProductShape& shape, auto* c, const auto* a, const auto* b,
-                                 const auto& epilogue) { multiply_by_library(Device(), shape, c, a, b, epilogue); };
-
 auto by_unit(const TileUnit& unit) {
   return [&unit](const ProductShape& shape, auto* c, const auto* a, const auto* b, const auto& epilogue) {
     multiply_by_tiles(Device(), unit, shape, c, a, b, epilogue);
   };
 }
+
+/// The unit of lines that every processor has.
+const TileUnit kBase = unit_of_floats("base", LineKind::base, base::product_of_floats);
 
 template <class Out, class In>
 void check(const TileUnit& unit, Extents extents) {
@@ -63,7 +66,7 @@ void check(const TileUnit& unit, Extents extents) {
     for (const Op op_b : {Op::none, Op::transpose}) {
       CAPTURE(unit.name, extents.m, extents.n, extents.k, op_a == Op::transpose, op_b == Op::transpose);
       for (const auto& [adds, biased] : {std::pair(false, true), std::pair(true, false), std::pair(true, true)}) {
-        const auto expected = operands.template by<Out>(by_library_alone, op_a, op_b, adds, biased);
+        const auto expected = operands.template by<Out>(by_unit(kBase), op_a, op_b, adds, biased);
         const auto got = operands.template by<Out>(by_unit(unit), op_a, op_b, adds, biased);
         // Both are rounded from sums that differ slightly.
         double largest = 0.0;
@@ -85,29 +88,25 @@ TileUnit with_small_parts(TileUnit unit) {
 
 template <class Out, class In>
 void check_on_all_units() {
-  const TileUnits& units = tile_units<In>();
-  if (units.extent == 0) SKIP("this processor has no tile unit for the type");
-  for (int i = 0; i < units.extent; ++i) {
-    check<Out, In>(units.unit[i], {1100, 70, 530});   // left streams
-    check<Out, In>(units.unit[i], {70, 1100, 530});   // right streams
-    check<Out, In>(units.unit[i], {1100, 1060, 40});  // two groups, one pass
-    check<Out, In>(units.unit[i], {31, 1, 3});
-    check<Out, In>(with_small_parts(units.unit[i]), {300, 170, 330});  // chunks, groups and passes
+  for (const TileUnit& unit : tile_units<In>()) {
+    check<Out, In>(unit, {1100, 70, 530});   // left streams
+    check<Out, In>(unit, {70, 1100, 530});   // right streams
+    check<Out, In>(unit, {1100, 1060, 40});  // two groups, one pass
+    check<Out, In>(unit, {31, 1, 3});
+    check<Out, In>(with_small_parts(unit), {300, 170, 330});  // chunks, groups and passes
   }
 }
 
 /// A product whose packed shared side would exceed 4 MiB, so that k is cut into spans.
 template <class Out, class In>
 void check_spans() {
-  const TileUnits& units = tile_units<In>();
-  if (units.extent == 0) SKIP("this processor has no tile unit for the type");
   const Operands<In> operands({70, 100, 24000});
-  const auto expected = operands.template by<Out>(by_library_alone, Op::none, Op::none, true, true);
-  for (int i = 0; i < units.extent; ++i) {
-    CAPTURE(units.unit[i].name);
-    const auto got = operands.template by<Out>(by_unit(units.unit[i]), Op::none, Op::none, true, true);
+  const auto expected = operands.template by<Out>(by_unit(kBase), Op::none, Op::none, true, true);
+  for (const TileUnit& unit : tile_units<In>()) {
+    CAPTURE(unit.name);
+    const auto got = operands.template by<Out>(by_unit(unit), Op::none, Op::none, true, true);
     reference::require_near(got, expected, 5e-3);
-    TileUnit narrow = units.unit[i];
+    TileUnit narrow = unit;
     narrow.sum_blocks = 3;  // a chunk is then one block of several
     REQUIRE(operands.template by<Out>(by_unit(narrow), Op::none, Op::none, true, true) == got);
   }
@@ -147,40 +146,60 @@ void check_gelu(const TileUnit& unit, Extents extents) {
 
 }  // namespace
 
-TEST_CASE("The tiled product of floats agrees with the library's", "[matmul]") { check_on_all_units<float, float>(); }
-TEST_CASE("The tiled product of bf16 agrees with the library's", "[matmul]") {
+TEST_CASE("The tiled product of floats agrees with the base's", "[matmul]") { check_on_all_units<float, float>(); }
+TEST_CASE("The tiled product of bf16 agrees with the base's", "[matmul]") {
   SECTION("into float") { check_on_all_units<float, Bfloat16>(); }
   SECTION("into bf16") { check_on_all_units<Bfloat16, Bfloat16>(); }
 }
-TEST_CASE("The tiled product of fp16 agrees with the library's of copies in float", "[matmul]") {
+TEST_CASE("The tiled product of fp16 agrees with the base's", "[matmul]") {
   SECTION("into float") { check_on_all_units<float, Float16>(); }
   SECTION("into fp16") { check_on_all_units<Float16, Float16>(); }
 }
 
-TEST_CASE("The tiled product of a long inner extent agrees with the library's", "[matmul]") {
+TEST_CASE("The tiled product of a long inner extent agrees with the base's", "[matmul]") {
   SECTION("of floats") { check_spans<float, float>(); }
   SECTION("of bf16") { check_spans<float, Bfloat16>(); }
 }
 TEST_CASE("A unit that overlaps stores a GELU beside its products", "[matmul]") {
-  const TileUnits& units = tile_units<Bfloat16>();
-  if (units.extent == 0 || !units.unit[0].overlaps) SKIP("this processor has no such unit");
-  check_gelu(units.unit[0], {70, 100, 530});
-  check_gelu(units.unit[0], {128, 64, 64});
-  check_gelu(with_small_parts(units.unit[0]), {300, 170, 330});
+  const TileUnit& unit = tile_units<Bfloat16>().front();
+  if (!unit.overlaps) SKIP("this processor has no such unit");
+  check_gelu(unit, {70, 100, 530});
+  check_gelu(unit, {128, 64, 64});
+  check_gelu(with_small_parts(unit), {300, 170, 330});
 }
 
 TEMPLATE_LIST_TEST_CASE("Bits of a tiled product depend on the row and the column alone", "[matmul]",
                         reference::StoredTypes) {
-  const TileUnits& units = tile_units<TestType>();
-  if (units.extent == 0) SKIP("this processor has no tile unit for the type");
   const std::int64_t n = 200;
   const std::int64_t k = 2300;
   const Operands<TestType> many({1100, n, k});
-  const Operands<TestType> few({33, n, k});  // its operand a has the first rows of the other's
-  const auto multiply = by_unit(units.unit[0]);
-  const auto of_many = many.template by<float>(multiply, Op::none, Op::none, false, false);
-  const auto of_few = few.template by<float>(multiply, Op::none, Op::none, false, false);
-  REQUIRE(reference::same_bits(of_few, {of_many.begin(), of_many.begin() + 33 * n}));
+  const auto rows = GENERATE(std::int64_t{33}, 9);
+  const Operands<TestType> few({rows, n, k});  // its operand a has the first rows of the other's
+  for (const TileUnit& unit : tile_units<TestType>()) {
+    CAPTURE(unit.name);
+    const auto of_many = many.template by<float>(by_unit(unit), Op::none, Op::none, false, false);
+    const auto of_few = few.template by<float>(by_unit(unit), Op::none, Op::none, false, false);
+    REQUIRE(reference::same_bits(of_few, {of_many.begin(), of_many.begin() + rows * n}));
+  }
+}
+
+TEMPLATE_LIST_TEST_CASE("All units of floats with fused multiply-adds have the same bits", "[matmul]",
+                        reference::StoredTypes) {
+  std::vector<TileUnit> units;
+  for (const TileUnit& unit : tile_units<TestType>()) {
+    if (!unit.pairs) units.push_back(unit);
+  }
+  if (units.size() < 2) SKIP("this processor has one unit of floats");
+  for (const Extents extents : {Extents{70, 129, 530}, Extents{33, 9, 1000}, Extents{300, 17, 64}}) {
+    const Operands<TestType> of(extents);
+    for (const Op op : {Op::none, Op::transpose}) {
+      const auto by_first = of.template by<TestType>(by_unit(units[0]), op, op, true, true);
+      for (const TileUnit& unit : units) {
+        CAPTURE(unit.name, extents.m, extents.n, extents.k);
+        REQUIRE(reference::same_bits(of.template by<TestType>(by_unit(unit), op, op, true, true), by_first));
+      }
+    }
+  }
 }
 
 }  // namespace kozero::kernels

@@ -130,7 +130,7 @@ TEST_CASE("products go by the table, others of other kinds by the rule, all by t
   CHECK(launches(of) > 0);
   for (const auto& algorithm : plain.algorithms) {
     const Table table(ProductAlgorithms{{plain.kind, algorithm}});
-    CHECK((launches(of) > 0) == (algorithm != "oneDNN" && algorithm != "loops"));
+    CHECK(launches(of) > 0);
     CHECK(launches({96, 64, 32, Op::none, Op::none}) > 0);
   }
   CHECK(launches(of) > 0);

@@ -15,6 +15,7 @@
 #include <cpuid.h>
 #endif
 
+#include "kernels/matmul/host/matmul_host.hpp"
 #include "kernels/matmul/host/tile_packing.hpp"
 #include "kernels/matmul/host/tile_product.hpp"
 #include "kernels/matmul/host/tile_product_amx.hpp"
@@ -68,25 +69,25 @@ struct Stored {
   }
 };
 
-/// The position of element (r, p) in a block, by the header's description.
-template <class T>
+/// The position of element (r, p) in a block of words, by the header's description.
+template <class Word>
 std::int64_t packed_index(TileSide side, std::int64_t r, std::int64_t p) {
-  constexpr std::int64_t kPerWord = kStepExtent<T> / kStepWords;
-  const std::int64_t step = p / kStepExtent<T>;
-  const std::int64_t word = p % kStepExtent<T> / kPerWord;
+  constexpr std::int64_t kPerWord = kStepExtent<Word> / kStepWords;
+  const std::int64_t step = p / kStepExtent<Word>;
+  const std::int64_t word = p % kStepExtent<Word> / kPerWord;
   const std::int64_t in_step = side == TileSide::left ? r * kStepWords + word : word * kTileRows + r;
-  return step * kStepElements<T> + in_step * kPerWord + p % kPerWord;
+  return step * kStepElements<Word> + in_step * kPerWord + p % kPerWord;
 }
 
-template <class T>
-void check_packing(TileSide side, const Stored<T>& matrix, std::int64_t first_row, std::int64_t first_k,
+template <class Word, class T>
+void check_packing(LineKind lines, TileSide side, const Stored<T>& matrix, std::int64_t first_row, std::int64_t first_k,
                    std::int64_t steps) {
   CAPTURE(side == TileSide::left, matrix.k_across, matrix.rows, matrix.k, first_row, first_k, steps);
-  const Lines<Packed<T>> block(steps * kStepElements<T>, Packed<T>(7.0F));
-  pack_block(block.data(), side, matrix.source(), first_row, first_k, steps);
+  const Lines<Word> block(steps * kStepElements<Word>, Word(7.0F));
+  pack_block(lines, block.data(), side, matrix.source(), first_row, first_k, steps);
   for (std::int64_t r = 0; r < kTileRows; ++r) {
-    for (std::int64_t p = 0; p < steps * kStepExtent<T>; ++p) {
-      const auto got = static_cast<float>(block.data()[packed_index<T>(side, r, p)]);
+    for (std::int64_t p = 0; p < steps * kStepExtent<Word>; ++p) {
+      const auto got = static_cast<float>(block.data()[packed_index<Word>(side, r, p)]);
       if (got == matrix.at(first_row + r, first_k + p)) continue;
       CAPTURE(r, p, got);
       FAIL("a packed element differs");
@@ -95,20 +96,20 @@ void check_packing(TileSide side, const Stored<T>& matrix, std::int64_t first_ro
 }
 
 /// Two matrices, packed for `steps` from k = 0, and their product in double.
-template <class T>
+template <class Word, class T = Word>
 struct Operands {
   Stored<T> a, b;
   std::int64_t steps;
-  Lines<Packed<T>> left, right;
+  Lines<Word> left, right;
 
-  Operands(std::int64_t rows, std::int64_t columns, std::int64_t k)
+  Operands(LineKind lines, std::int64_t rows, std::int64_t columns, std::int64_t k)
       : a(rows, k, false, 1),
         b(columns, k, true, 2),
-        steps(steps_of<T>(k)),
-        left(steps * kStepElements<T>),
-        right(steps * kStepElements<T>) {
-    pack_block(left.data(), TileSide::left, a.source(), 0, 0, steps);
-    pack_block(right.data(), TileSide::right, b.source(), 0, 0, steps);
+        steps(steps_of<Word>(k)),
+        left(steps * kStepElements<Word>),
+        right(steps * kStepElements<Word>) {
+    pack_block(lines, left.data(), TileSide::left, a.source(), 0, 0, steps);
+    pack_block(lines, right.data(), TileSide::right, b.source(), 0, 0, steps);
   }
   /// The product, added to `c`.
   [[nodiscard]] std::vector<double> product_added_to(std::vector<double> c) const {
@@ -122,19 +123,42 @@ struct Operands {
   }
 };
 
-template <class T, class Product>
-void check_product(std::int64_t rows, std::int64_t columns, std::int64_t k, const Product& product) {
+/// The part of c that exists.
+template <class Number>
+std::vector<Number> existing(const std::vector<Number>& c, std::int64_t rows, std::int64_t columns) {
+  std::vector<Number> all;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const auto row = c.begin() + r * kTileRows;
+    all.insert(all.end(), row, row + columns);
+  }
+  return all;
+}
+
+template <class Word, class T, class Product>
+void check_product(LineKind lines, std::int64_t rows, std::int64_t columns, std::int64_t k, const Product& multiply) {
   CAPTURE(rows, columns, k);
-  const Operands<T> of(rows, columns, k);
+  const Operands<Word, T> of(lines, rows, columns, k);
   const Lines<float> c(kTileElements);
   const std::vector<float> before = reference::numbers(kTileElements, 9);
   std::copy(before.begin(), before.end(), c.data());
-  const auto values = [&] { return std::vector<float>(c.data(), c.data() + kTileElements); };
-  product(c.data(), of.left.data(), of.right.data(), of.steps, true);
-  reference::require_near(values(), of.product_added_to(reference::in_double(before)), 1e-6 * static_cast<double>(k));
-  product(c.data(), of.left.data(), of.right.data(), of.steps, false);
-  reference::require_near(values(), of.product_added_to(std::vector<double>(kTileElements)),
-                          1e-6 * static_cast<double>(k));
+  for (const bool adds : {true, false}) {
+    TileProduct product{c.data(), adds ? c.data() : nullptr, of.left.data(), of.right.data(), of.steps};
+    product.rows = rows;
+    product.columns = columns;
+    multiply(product);
+    const std::vector<double> start = adds ? reference::in_double(before) : std::vector<double>(kTileElements);
+    reference::require_near(existing(std::vector<float>(c.data(), c.data() + kTileElements), rows, columns),
+                            existing(of.product_added_to(start), rows, columns), 1e-6 * static_cast<double>(k));
+  }
+}
+
+/// Calls check(unit, word) for each unit of the processor for T.
+template <class T, class Check>
+void on_all_units(const Check& check) {
+  for (const TileUnit& unit : tile_units<T>()) {
+    CAPTURE(unit.name);
+    with_word<T>(unit, [&](auto word) { check(unit, word); });
+  }
 }
 
 /// AMX's eight tiles of 16 rows of 64 bytes, as its manual describes loading, storing and multiplying.
@@ -192,48 +216,44 @@ class PlainTiles {
 
 TEMPLATE_LIST_TEST_CASE("A packed block has every element at its index, and zeros outside the matrix", "[tiles]",
                         reference::StoredTypes) {
-  if (tile_units<TestType>().extent == 0) SKIP("this processor has no tile unit for the type");
-  for (const TileSide side : {TileSide::left, TileSide::right}) {
-    for (const bool k_across : {false, true}) {
-      const Stored<TestType> whole(64, 64, k_across, 3);
-      check_packing(side, whole, 0, 0, 64 / kStepExtent<TestType>);
-      check_packing(side, whole, 32, 32, 1);
-      const Stored<TestType> ragged(45, 75, k_across, 4);
-      check_packing(side, ragged, 0, 0, 3);
-      check_packing(side, ragged, 32, 64, 1);
-      check_packing(side, Stored<TestType>(1, 1, k_across, 5), 0, 0, 2);
+  on_all_units<TestType>([](const TileUnit& unit, auto word) {
+    using Word = decltype(word);
+    for (const TileSide side : {TileSide::left, TileSide::right}) {
+      for (const bool k_across : {false, true}) {
+        const Stored<TestType> whole(64, 64, k_across, 3);
+        check_packing<Word>(unit.lines, side, whole, 0, 0, 64 / kStepExtent<Word>);
+        check_packing<Word>(unit.lines, side, whole, 32, 32, 1);
+        const Stored<TestType> ragged(45, 75, k_across, 4);
+        check_packing<Word>(unit.lines, side, ragged, 0, 0, 3);
+        check_packing<Word>(unit.lines, side, ragged, 32, 64, 1);
+        check_packing<Word>(unit.lines, side, Stored<TestType>(1, 1, k_across, 5), 0, 0, 2);
+      }
     }
-  }
+  });
 }
 
 TEMPLATE_LIST_TEST_CASE("Every tile unit of this processor multiplies as double does", "[tiles]",
                         reference::StoredTypes) {
-  const TileUnits& units = tile_units<TestType>();
-  if (units.extent == 0) SKIP("this processor has no tile unit for the type");
-  for (int i = 0; i < units.extent; ++i) {
-    CAPTURE(units.unit[i].name);
-    const TileUnitInUse unit(units.unit[i]);
-    using Element = Packed<TestType>;
-    const auto product = [&](float* c, const Element* left, const Element* right, std::int64_t steps, bool add) {
-      unit.product(c, left, right, steps, add);
-    };
-    check_product<TestType>(32, 32, 256, product);
-    check_product<TestType>(19, 27, 45, product);
-    check_product<TestType>(1, 1, 1, product);
-  }
+  on_all_units<TestType>([](const TileUnit& unit, auto word) {
+    using Word = decltype(word);
+    const TileUnitInUse in_use(unit);
+    const auto multiply = [&](const TileProduct& product) { in_use.product(product); };
+    check_product<Word, TestType>(unit.lines, 32, 32, 256, multiply);
+    for (std::int64_t rows = 1; rows <= kTileRows; ++rows) {
+      check_product<Word, TestType>(unit.lines, rows, kTileRows + 1 - rows, 45, multiply);
+    }
+    check_product<Word, TestType>(unit.lines, 1, 1, 1, multiply);
+  });
 }
 
 TEMPLATE_LIST_TEST_CASE("Neither what a product reads once nor the work beside it changes its bits", "[tiles]",
                         reference::StoredTypes) {
-  const TileUnits& units = tile_units<TestType>();
-  if (units.extent == 0) SKIP("this processor has no tile unit for the type");
-  const Operands<TestType> of(32, 32, 230);
-  for (int i = 0; i < units.extent; ++i) {
-    CAPTURE(units.unit[i].name);
-    const TileUnitInUse unit(units.unit[i]);
+  on_all_units<TestType>([](const TileUnit& unit, auto word) {
+    const Operands<decltype(word), TestType> of(unit.lines, 32, 32, 230);
+    const TileUnitInUse in_use(unit);
     const Lines<float> before(kTileElements, 0.5F);
     const Lines<float> plain(kTileElements, 0.5F);
-    unit.product(plain.data(), of.left.data(), of.right.data(), of.steps, true);
+    in_use.product({plain.data(), plain.data(), of.left.data(), of.right.data(), of.steps});
     for (const ReadOnce once : {ReadOnce::neither, ReadOnce::left, ReadOnce::right}) {
       std::vector<std::int64_t> done;
       const SideWork beside{[](const void* list, std::int64_t step) {
@@ -242,13 +262,13 @@ TEMPLATE_LIST_TEST_CASE("Neither what a product reads once nor the work beside i
                             },
                             &done};
       const Lines<float> c(kTileElements, 7.0F);
-      unit.product({c.data(), before.data(), of.left.data(), of.right.data(), of.steps, once, beside});
+      in_use.product({c.data(), before.data(), of.left.data(), of.right.data(), of.steps, once, beside});
       REQUIRE(std::equal(c.data(), c.data() + kTileElements, plain.data()));
       std::vector<std::int64_t> all(static_cast<std::size_t>(of.steps));
       std::iota(all.begin(), all.end(), 0);
       REQUIRE(done == all);
     }
-  }
+  });
 }
 
 TEST_CASE("The reason why AMX is not used is told", "[tiles]") {
@@ -260,25 +280,31 @@ TEST_CASE("The reason why AMX is not used is told", "[tiles]") {
 
 #if defined(__x86_64__)
 // The program does not use a unit that multiplies wrongly, and the tests of units would then pass without it.
-TEST_CASE("A processor with AVX-512 has its units", "[tiles]") {
-  const bool basic = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0;
-  const TileUnits& of_bfloat16 = tile_units<Bfloat16>();
-  REQUIRE(tile_units<float>().extent == (basic ? 1 : 0));
-  REQUIRE(tile_units<Float16>().extent == tile_units<float>().extent);
-  if (!basic || __builtin_cpu_supports("avx512bf16") == 0) return;
+TEST_CASE("A processor has its units", "[tiles]") {
+  const auto names = [](const std::vector<TileUnit>& units) {
+    std::string all;
+    for (const TileUnit& unit : units) all += std::string(unit.name) + "; ";
+    return all;
+  };
+  const bool avx2 = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
+  const bool avx512 = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0;
+  const bool pairs = avx512 && __builtin_cpu_supports("avx512bf16") != 0;
   constexpr unsigned kAmx = 1U << 22 | 1U << 24;  // amx-bf16 and amx-tile
   std::array<unsigned, 4> leaf{};
   const bool asked = __get_cpuid_count(7, 0, &leaf[0], &leaf[1], &leaf[2], &leaf[3]) != 0;
-  const bool has_amx = asked && (leaf[3] & kAmx) == kAmx && amx::refusal() == 0;
-  REQUIRE(of_bfloat16.extent == (has_amx ? 2 : 1));
-  REQUIRE(std::string(of_bfloat16.unit[0].name) == (has_amx ? "AMX" : "AVX-512 BF16"));
+  const bool has_amx = pairs && asked && (leaf[3] & kAmx) == kAmx && amx::refusal() == 0;
+  const std::string floats = std::string(avx512 ? "AVX-512; " : "") + (avx2 ? "AVX2; " : "base; ");
+  REQUIRE(names(tile_units<float>()) == floats);
+  REQUIRE(names(tile_units<Float16>()) == floats);
+  REQUIRE(names(tile_units<Bfloat16>()) ==
+          (has_amx ? "AMX; " : "") + std::string(pairs ? "AVX-512 BF16; " : "") + floats);
 }
 
 TEST_CASE("AMX adds in the order of its manual, and takes denormal numbers for zero", "[tiles]") {
-  const TileUnits& units = tile_units<Bfloat16>();
-  if (units.extent < 2) SKIP("this processor has no AMX");
+  const TileUnit& unit = tile_units<Bfloat16>().front();
+  if (!unit.overlaps) SKIP("this processor has no AMX");
   for (const float scale : {1.0F, 1e-18F}) {
-    Operands<Bfloat16> of(32, 32, 160);
+    Operands<Bfloat16> of(unit.lines, 32, 32, 160);
     for (std::int64_t i = 0; i < of.steps * kStepElements<Bfloat16>; ++i) {
       of.left.data()[i] = Bfloat16(scale * static_cast<float>(of.left.data()[i]));
       of.right.data()[i] = Bfloat16(scale * static_cast<float>(of.right.data()[i]));
@@ -287,21 +313,20 @@ TEST_CASE("AMX adds in the order of its manual, and takes denormal numbers for z
     const Lines<float> got(kTileElements);
     PlainTiles tiles;
     amx::product_on(tiles, {expected.data(), nullptr, of.left.data(), of.right.data(), of.steps});
-    TileUnitInUse(units.unit[0]).product({got.data(), nullptr, of.left.data(), of.right.data(), of.steps});
+    TileUnitInUse(unit).product({got.data(), nullptr, of.left.data(), of.right.data(), of.steps});
     REQUIRE(std::memcmp(got.data(), expected.data(), kTileElements * sizeof(float)) == 0);
     REQUIRE(std::any_of(got.data(), got.data() + kTileElements, [](float x) { return x != 0.0F; }));
   }
 }
-#endif
 
 TEST_CASE("AMX's order of instructions multiplies blocks", "[tiles]") {
-  if (tile_units<Bfloat16>().extent == 0) SKIP("this processor cannot pack blocks");
+  const TileUnit& unit = tile_units<Bfloat16>().front();
+  if (!unit.pairs) SKIP("this processor cannot pack pairs");
   PlainTiles tiles;
-  const auto product = [&](float* c, const Bfloat16* left, const Bfloat16* right, std::int64_t steps, bool add) {
-    amx::product_on(tiles, {c, add ? c : nullptr, left, right, steps});
-  };
-  check_product<Bfloat16>(32, 32, 256, product);
-  check_product<Bfloat16>(19, 27, 45, product);
+  const auto multiply = [&](const TileProduct& product) { amx::product_on(tiles, product); };
+  check_product<Bfloat16, Bfloat16>(unit.lines, 32, 32, 256, multiply);
+  check_product<Bfloat16, Bfloat16>(unit.lines, 19, 27, 45, multiply);
 }
+#endif
 
 }  // namespace kozero::kernels

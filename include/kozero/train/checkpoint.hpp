@@ -120,7 +120,7 @@ std::map<std::string, std::string> exactness_of(const Settings& settings, const 
 // Names in CheckpointRecord::exactness that a load reads.
 inline constexpr const char* kAccumulation = "zero.accumulation";
 inline constexpr const char* kVocabBlock = "model.vocab_block";
-inline constexpr const char* kNumberOfThreads = "the number of threads";
+inline constexpr const char* kArithmetic = "the version of the arithmetic";  ///< raised if equal decks get other bits
 inline constexpr const char* kOrderOfSums = "the order of sums over ranks";  ///< kRankOrder, or a back end's name
 inline constexpr const char* kRankOrder = "rank order";
 

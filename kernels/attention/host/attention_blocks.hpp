@@ -6,10 +6,10 @@
 //   forward:   shift(i) = c max_j s(j,i)     sum(i) += sum_j p(j,i)
 //   backward:  shift(i) = log2(e) l(i)       ds(j,i) = p(j,i) (m(j,i) dp(j,i) - delta(i))
 // A block is in the order of tile_product.hpp, with one row per key: the numbers of a query are one lane, and rounded
-// blocks are operands of the next product without a transposition (tile_packing.hpp has their orders). Storage is the
-// type of T in memory: float, or the 16 bits of bf16 or fp16; an operand of fp16 is in float. Arrays begin on a cache
-// line. Needs AVX-512 (F, BW; for 16 bits also BF16). Milakov, Gimelshein, "Online normalizer calculation for softmax",
-// 2018, arXiv:1805.02867.
+// blocks are operands of the next product without a transposition (tile_packing.hpp has their orders). An operand is of
+// floats, or for units that multiply them of pairs of bf16; a matrix is of floats, bf16 or fp16. Arrays begin on a
+// cache line. Compiled once for each kind of vector instructions (lines.hpp). Milakov, Gimelshein, "Online normalizer
+// calculation for softmax", 2018, arXiv:1805.02867.
 #pragma once
 #include <cstdint>
 
@@ -37,16 +37,6 @@ struct ScoreBlock {
   bool diagonal;
 };
 
-/// largest(i) = max(largest(i), max_j s(j,i)).
-void raise_largest(QueryValues& largest, const ScoreBlock& block);
-
-/// Updates shift, sum and correction to the raised largest scores.
-void advance(RunningSoftmax& softmax, float c);
-
-/// Adds p to the softmax's sums, and packs m p as a right operand: rows are queries, k is keys.
-template <class Storage>
-void pack_probabilities(Storage* right, RunningSoftmax& softmax, const ScoreBlock& block, float c);
-
 /// The places of backward's operands: the left ones have keys as rows and queries as k, the right one the reverse.
 template <class Storage>
 struct GradientOperands {
@@ -55,24 +45,12 @@ struct GradientOperands {
   Storage* ds_right;
 };
 
-/// Packs m p and ds, from the scores and dp, the gradient of m p.
-template <class Storage>
-void pack_gradients(const GradientOperands<Storage>& to, const ScoreBlock& block, const float* dp, float c,
-                    const QueryValues& shift, const QueryValues& delta);
-
 /// Rows of a matrix, at most 32.
 template <class Storage>
 struct MatrixRows {
   const Storage* data;
   std::int64_t stride, rows, columns;
 };
-
-/// sum(i) = a(i,:) . b(i,:), and 0 past the last row; b has the rows of a.
-template <class Storage>
-void row_products(QueryValues& sum, const MatrixRows<Storage>& a, const Storage* b);
-
-/// block(r,i) *= factor(i).
-void scale_columns(float* block, const QueryValues& factor);
 
 /// A part of a row-major matrix, at most 32 by 32.
 template <class Storage>
@@ -81,12 +59,50 @@ struct MatrixPart {
   std::int64_t stride, rows, columns;
 };
 
-/// to(r,d) = factor block(r,d).
-template <class Storage>
-void store_block(const MatrixPart<Storage>& to, const float* block, float factor);
+/// Operands are of float or, as pairs, of std::uint16_t; matrices of these or of Float16Bits.
+class AttentionBlocks {
+ public:
+  /// largest(i) = max(largest(i), max_j s(j,i)).
+  virtual void raise_largest(QueryValues& largest, const ScoreBlock& block) const = 0;
 
-/// to(i,d) = factor(i) block(d,i).
-template <class Storage>
-void store_transposed(const MatrixPart<Storage>& to, const float* block, const QueryValues& factor);
+  /// Updates shift, sum and correction to the raised largest scores.
+  virtual void advance(RunningSoftmax& softmax, float c) const = 0;
+
+  // Adds p to the softmax's sums, and packs m p as a right operand: rows are queries, k is keys.
+  virtual void pack_probabilities(float* right, RunningSoftmax& softmax, const ScoreBlock& block, float c) const = 0;
+  virtual void pack_probabilities(std::uint16_t* right, RunningSoftmax& softmax, const ScoreBlock& block,
+                                  float c) const = 0;
+
+  // Packs m p and ds, from the scores and dp, the gradient of m p.
+  virtual void pack_gradients(const GradientOperands<float>& to, const ScoreBlock& block, const float* dp, float c,
+                              const QueryValues& shift, const QueryValues& delta) const = 0;
+  virtual void pack_gradients(const GradientOperands<std::uint16_t>& to, const ScoreBlock& block, const float* dp,
+                              float c, const QueryValues& shift, const QueryValues& delta) const = 0;
+
+  // sum(i) = a(i,:) . b(i,:), and 0 past the last row; b has the rows of a.
+  virtual void row_products(QueryValues& sum, const MatrixRows<float>& a, const float* b) const = 0;
+  virtual void row_products(QueryValues& sum, const MatrixRows<std::uint16_t>& a, const std::uint16_t* b) const = 0;
+  virtual void row_products(QueryValues& sum, const MatrixRows<Float16Bits>& a, const Float16Bits* b) const = 0;
+
+  /// block(r,i) *= factor(i).
+  virtual void scale_columns(float* block, const QueryValues& factor) const = 0;
+
+  // to(r,d) = factor block(r,d).
+  virtual void store_block(const MatrixPart<float>& to, const float* block, float factor) const = 0;
+  virtual void store_block(const MatrixPart<std::uint16_t>& to, const float* block, float factor) const = 0;
+  virtual void store_block(const MatrixPart<Float16Bits>& to, const float* block, float factor) const = 0;
+
+  // to(i,d) = factor(i) block(d,i).
+  virtual void store_transposed(const MatrixPart<float>& to, const float* block, const QueryValues& factor) const = 0;
+  virtual void store_transposed(const MatrixPart<std::uint16_t>& to, const float* block,
+                                const QueryValues& factor) const = 0;
+  virtual void store_transposed(const MatrixPart<Float16Bits>& to, const float* block,
+                                const QueryValues& factor) const = 0;
+
+ protected:
+  ~AttentionBlocks() = default;
+};
+
+const AttentionBlocks& attention_blocks(LineKind lines);
 
 }  // namespace kozero::kernels

@@ -17,24 +17,24 @@ namespace kozero::kernels {
 
 inline constexpr float kLn2 = 0.693147180559945309F;
 
-/// A head's extents in blocks of 32 and in steps of a product.
-template <class T>
+/// A head's extents in blocks of 32 and in steps of a product of words.
+template <class Word>
 struct HeadExtents {
   std::int64_t positions, dim;
-  std::int64_t blocks;                                                     ///< of positions
-  std::int64_t dim_blocks;                                                 ///< of D
-  std::int64_t dim_steps;                                                  ///< of D
-  static constexpr std::int64_t kBlockSteps = kTileRows / kStepExtent<T>;  ///< of a block of positions
+  std::int64_t blocks;                                                        ///< of positions
+  std::int64_t dim_blocks;                                                    ///< of D
+  std::int64_t dim_steps;                                                     ///< of D
+  static constexpr std::int64_t kBlockSteps = kTileRows / kStepExtent<Word>;  ///< of a block of positions
 
   explicit HeadExtents(const AttentionShape& shape)
       : positions(shape.positions),
         dim(shape.head_dim),
         blocks((positions + kTileRows - 1) / kTileRows),
         dim_blocks((dim + kTileRows - 1) / kTileRows),
-        dim_steps(steps_of<T>(dim)) {}
+        dim_steps(steps_of<Word>(dim)) {}
 
   /// Elements of a block of positions whose k is D.
-  [[nodiscard]] std::int64_t along() const { return dim_steps * kStepElements<T>; }
+  [[nodiscard]] std::int64_t along() const { return dim_steps * kStepElements<Word>; }
   /// Positions of block b that exist.
   [[nodiscard]] std::int64_t rows_of(std::int64_t b) const {
     return positions - b * kTileRows < kTileRows ? positions - b * kTileRows : kTileRows;
@@ -52,25 +52,28 @@ struct HeadRows {
   std::int64_t stride;
 
   /// Packs the positions of block b as rows, with k = D.
-  void pack_along(Packed<T>* to, TileSide side, const HeadExtents<T>& extents, std::int64_t b) const {
-    pack_block<T>(to, side, {data, extents.positions, extents.dim, stride}, b * kTileRows, 0, extents.dim_steps);
+  template <class Word>
+  void pack_along(LineKind lines, Word* to, TileSide side, const HeadExtents<Word>& extents, std::int64_t b) const {
+    pack_block<Word, T>(lines, to, side, {data, extents.positions, extents.dim, stride}, b * kTileRows, 0,
+                        extents.dim_steps);
   }
   /// Packs D as rows, with the positions of block b as k; each further block of D goes `next` elements on.
-  void pack_across(Packed<T>* to, TileSide side, const HeadExtents<T>& extents, std::int64_t b,
+  template <class Word>
+  void pack_across(LineKind lines, Word* to, TileSide side, const HeadExtents<Word>& extents, std::int64_t b,
                    std::int64_t next) const {
     for (std::int64_t c = 0; c < extents.dim_blocks; ++c) {
-      pack_block<T>(to + c * next, side, {data, extents.dim, extents.positions, stride, true}, c * kTileRows,
-                    b * kTileRows, HeadExtents<T>::kBlockSteps);
+      pack_block<Word, T>(lines, to + c * next, side, {data, extents.dim, extents.positions, stride, true},
+                          c * kTileRows, b * kTileRows, HeadExtents<Word>::kBlockSteps);
     }
   }
 };
 
 /// Prefetches blocks of positions while products run, a part with each call of some(): a head's rows are too far apart
 /// for the hardware's prefetching, and a processor drops long bursts.
-template <class T>
+template <class T, class Word>
 class Lookahead {
  public:
-  Lookahead(const HeadExtents<T>& extents, std::int64_t calls) : extents_(extents), calls_(calls) {}
+  Lookahead(const HeadExtents<Word>& extents, std::int64_t calls) : extents_(extents), calls_(calls) {}
 
   /// Adds block b of these heads, if it exists.
   void add(std::int64_t b, std::initializer_list<HeadRows<T>> heads) {
@@ -80,12 +83,12 @@ class Lookahead {
     }
   }
   void some() {
-    for (int h = 0; h < count_; ++h) prefetch_rows(of_[h], 0, kTileRows, 0, extents_.dim_steps, call_, calls_);
+    for (int h = 0; h < count_; ++h) prefetch_rows<Word>(of_[h], 0, kTileRows, 0, extents_.dim_steps, call_, calls_);
     ++call_;
   }
 
  private:
-  HeadExtents<T> extents_;
+  HeadExtents<Word> extents_;
   TileSource<T> of_[8];
   int count_ = 0;
   std::int64_t calls_;
@@ -93,8 +96,8 @@ class Lookahead {
 };
 
 /// The part of a head's (T, D) matrix in block b of positions and c of D, to be written.
-template <class T>
-MatrixPart<StorageOf<T>> part_of_head(T* head, std::int64_t stride, const HeadExtents<T>& extents, std::int64_t b,
+template <class T, class Word>
+MatrixPart<StorageOf<T>> part_of_head(T* head, std::int64_t stride, const HeadExtents<Word>& extents, std::int64_t b,
                                       std::int64_t c) {
   T* const first = head + b * kTileRows * stride + c * kTileRows;
   return {reinterpret_cast<StorageOf<T>*>(first), stride, extents.rows_of(b), extents.columns_of(c)};

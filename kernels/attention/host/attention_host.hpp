@@ -1,16 +1,14 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// attention_host.hpp: the two algorithms of attention.hpp on a host, and their tasks and per-thread scratch.
-//   tiles    blocks of 32 keys by 32 queries on the processor's tile unit
-//   strips   rows of queries by the loops of matmul_loops.cpp
-// In tiles, up to the diagonal:
+// attention_host.hpp: attention.hpp on a host, in blocks of 32 keys by 32 queries on a tile unit of the processor, and
+// its tasks and per-thread scratch. Up to the diagonal:
 //   forward    S^T = K Q^T      P^T = exp(S^T / sqrt(D) - l)                 Y^T = V^T (m P)^T
 //   backward   dP^T = V dY^T    dS^T = P^T * (m dP^T - rowsum(dY * Y))
 //              dV += (m P)^T dY      dK += dS^T Q / sqrt(D)      dQ^T += K^T dS^T / sqrt(D)
 // Scores are computed transposed, so that P^T and dS^T are operands of the next products without a transposition. In
-// bf16, P and dS are rounded before those products; fp16 is multiplied as float; all sums are in float. No task reads
-// the output of another, so bits depend only on the unit. The contract is attention.hpp's; scratch is per thread, in
-// floats.
+// pairs of bf16, P and dS are rounded before those products; other units multiply 16-bit numbers as float; all sums are
+// in float. No task reads the output of another, so bits depend only on the unit, and are the same on all units of
+// floats. The contract is attention.hpp's; scratch is per thread, in floats.
 #pragma once
 #include <cstdint>
 #include <Kokkos_Core.hpp>
@@ -19,7 +17,7 @@
 #include <kozero/core/ledger.hpp>
 #include <kozero/core/views.hpp>
 #include "kernels/attention/attention.hpp"
-#include "kernels/matmul/host/tile_product.hpp"
+#include "kernels/matmul/host/tile_units.hpp"
 
 namespace kozero::kernels {
 
@@ -49,22 +47,10 @@ void for_each_task(const Space& space, const char* label, std::int64_t tasks, st
 }
 
 template <class T>
-std::int64_t attention_strips_scratch(const AttentionShape& shape);
-
-template <class Space, class T>
-void attention_strips_forward(const Space& space, Matrix<T> y, Matrix<float> logsumexp, MatrixIn<T> qkv,
-                              const AttentionShape& shape, Vector<float> workspace);
-
-template <class Space, class T>
-void attention_strips_backward(const Space& space, Matrix<T> dqkv, MatrixIn<T> dy, MatrixIn<T> y,
-                               Matrix<const float> logsumexp, MatrixIn<T> qkv, const AttentionShape& shape,
-                               Vector<float> workspace);
+std::int64_t attention_tiles_forward_scratch(const TileUnit& unit, const AttentionShape& shape);
 
 template <class T>
-std::int64_t attention_tiles_forward_scratch(const AttentionShape& shape);
-
-template <class T>
-std::int64_t attention_tiles_backward_scratch(const AttentionShape& shape);
+std::int64_t attention_tiles_backward_scratch(const TileUnit& unit, const AttentionShape& shape);
 
 template <class Space, class T>
 void attention_tiles_forward(const Space& space, const TileUnit& unit, Matrix<T> y, Matrix<float> logsumexp,

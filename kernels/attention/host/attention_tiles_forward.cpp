@@ -16,25 +16,25 @@ namespace {
 
 constexpr std::int64_t kChunk = 4;  // blocks of keys whose scores stay in the first-level cache
 
-template <class T>
+template <class Word>
 struct ForwardScratch {
-  Packed<T>* key;           // along, (T, D)
-  Packed<T>* value;         // across, (D, T)
-  Packed<T>* query;         // along, a block
-  StorageOf<Packed<T>>* p;  // across, a chunk
-  float* scores;            // S^T of a chunk
-  float* kept;              // m of a block
-  float* output;            // Y^T of a strip
+  Word* key;           // along, (T, D)
+  Word* value;         // across, (D, T)
+  Word* query;         // along, a block
+  StorageOf<Word>* p;  // across, a chunk
+  float* scores;       // S^T of a chunk
+  float* kept;         // m of a block
+  float* output;       // Y^T of a strip
   RunningSoftmax* softmax;
   std::int64_t extent;
 
   ForwardScratch(const AttentionShape& shape, float* memory) {
-    const HeadExtents<T> extents(shape);
+    const HeadExtents<Word> extents(shape);
     Scratch scratch = Scratch::of_thread(memory);
-    key = scratch.take<Packed<T>>(extents.blocks * extents.along());
-    value = scratch.take<Packed<T>>(extents.blocks * extents.dim_blocks * kTileElements);
-    query = scratch.take<Packed<T>>(extents.along());
-    p = scratch.take<StorageOf<Packed<T>>>(kChunk * kTileElements);
+    key = scratch.take<Word>(extents.blocks * extents.along());
+    value = scratch.take<Word>(extents.blocks * extents.dim_blocks * kTileElements);
+    query = scratch.take<Word>(extents.along());
+    p = scratch.take<StorageOf<Word>>(kChunk * kTileElements);
     scores = scratch.take<float>(kChunk * kTileElements);
     kept = scratch.take<float>(kTileElements);
     output = scratch.take<float>(extents.dim_blocks * kTileElements);
@@ -48,10 +48,11 @@ struct QueryStrip {
   std::int64_t batch, head, block;
 };
 
-template <class T>
+template <class T, class Word>
 struct Forward {
   AttentionShape shape;
   const TileUnit* unit;
+  const AttentionBlocks* blocks;
   T* y;
   float* logsumexp;
   const T* qkv;
@@ -61,42 +62,42 @@ struct Forward {
   [[nodiscard]] float exponent() const { return kLog2E * shape.scale(); }
 
   /// P^T of key blocks [first, end), as an operand; adds them to the softmax.
-  void probabilities(const QueryStrip& strip, std::int64_t first, std::int64_t end, const ForwardScratch<T>& scratch,
-                     const TileUnitInUse& tiles, Lookahead<T>& ahead) const {
-    const HeadExtents<T> extents(shape);
+  void probabilities(const QueryStrip& strip, std::int64_t first, std::int64_t end, const ForwardScratch<Word>& scratch,
+                     const TileUnitInUse& tiles, Lookahead<T, Word>& ahead) const {
+    const HeadExtents<Word> extents(shape);
     RunningSoftmax& softmax = *scratch.softmax;
     const auto scores_of = [&](std::int64_t j) { return scratch.scores + (j - first) * kTileElements; };
     for (std::int64_t j = first; j < end; ++j) {
-      tiles.product(scores_of(j), scratch.key + j * extents.along(), scratch.query, extents.dim_steps, false);
+      tiles.product({scores_of(j), nullptr, scratch.key + j * extents.along(), scratch.query, extents.dim_steps});
       ahead.some();
-      raise_largest(softmax.largest, {scores_of(j), nullptr, j == strip.block});
+      blocks->raise_largest(softmax.largest, {scores_of(j), nullptr, j == strip.block});
     }
-    advance(softmax, exponent());
+    blocks->advance(softmax, exponent());
     for (std::int64_t j = first; j < end; ++j) {
       ahead.some();
       const float* const kept = kept_block(scratch.kept, shape, strip.batch, strip.head, j, strip.block);
-      pack_probabilities(scratch.p + (j - first) * kTileElements, softmax, {scores_of(j), kept, j == strip.block},
-                         exponent());
+      blocks->pack_probabilities(scratch.p + (j - first) * kTileElements, softmax,
+                                 {scores_of(j), kept, j == strip.block}, exponent());
     }
   }
 
   /// Y^T += V^T P^T of key blocks [first, end).
-  void add_values(std::int64_t first, std::int64_t end, const ForwardScratch<T>& scratch, const TileUnitInUse& tiles,
-                  Lookahead<T>& ahead) const {
-    const HeadExtents<T> extents(shape);
+  void add_values(std::int64_t first, std::int64_t end, const ForwardScratch<Word>& scratch, const TileUnitInUse& tiles,
+                  Lookahead<T, Word>& ahead) const {
+    const HeadExtents<Word> extents(shape);
     for (std::int64_t c = 0; c < extents.dim_blocks; ++c) {
       float* const output = scratch.output + c * kTileElements;
-      if (first > 0) scale_columns(output, scratch.softmax->correction);
-      const Packed<T>* const values = scratch.value + (c * extents.blocks + first) * kTileElements;
-      const auto* const p = reinterpret_cast<const Packed<T>*>(scratch.p);
+      if (first > 0) blocks->scale_columns(output, scratch.softmax->correction);
+      const Word* const values = scratch.value + (c * extents.blocks + first) * kTileElements;
+      const auto* const p = reinterpret_cast<const Word*>(scratch.p);
       ahead.some();
-      tiles.product(output, values, p, (end - first) * HeadExtents<T>::kBlockSteps, first > 0);
+      tiles.product({output, first > 0 ? output : nullptr, values, p, (end - first) * HeadExtents<Word>::kBlockSteps});
     }
   }
 
   /// Writes y and the logsumexp of a strip.
-  void finish(const QueryStrip& strip, const ForwardScratch<T>& scratch) const {
-    const HeadExtents<T> extents(shape);
+  void finish(const QueryStrip& strip, const ForwardScratch<Word>& scratch) const {
+    const HeadExtents<Word> extents(shape);
     const RunningSoftmax& softmax = *scratch.softmax;
     float* const lse = logsumexp + (strip.batch * shape.heads + strip.head) * shape.positions + strip.block * kTileRows;
     QueryValues inverse;
@@ -106,14 +107,14 @@ struct Forward {
     }
     T* const head = y + shape.output(strip.batch, strip.head);
     for (std::int64_t c = 0; c < extents.dim_blocks; ++c) {
-      store_transposed(part_of_head(head, shape.y_columns(), extents, strip.block, c),
-                       scratch.output + c * kTileElements, inverse);
+      blocks->store_transposed(part_of_head(head, shape.y_columns(), extents, strip.block, c),
+                               scratch.output + c * kTileElements, inverse);
     }
   }
 
-  void strip(const QueryStrip& strip, const ForwardScratch<T>& scratch, const TileUnitInUse& tiles) const {
+  void strip(const QueryStrip& strip, const ForwardScratch<Word>& scratch, const TileUnitInUse& tiles) const {
     constexpr float kNone = -std::numeric_limits<float>::infinity();
-    const HeadExtents<T> extents(shape);
+    const HeadExtents<Word> extents(shape);
     RunningSoftmax& softmax = *scratch.softmax;
     for (std::int64_t i = 0; i < kTileRows; ++i) {
       softmax.largest.of[i] = kNone;
@@ -121,10 +122,10 @@ struct Forward {
       softmax.sum.of[i] = 0.0F;
     }
     const HeadRows<T> query = rows(shape.query(strip.batch, strip.head));
-    query.pack_along(scratch.query, TileSide::right, extents, strip.block);
+    query.pack_along(unit->lines, scratch.query, TileSide::right, extents, strip.block);
     const std::int64_t kv = strip.head / shape.group();
     const std::int64_t calls = (2 + extents.dim_blocks) * (strip.block / kChunk + 1) + 2 * strip.block;
-    Lookahead<T> ahead(extents, calls);
+    Lookahead<T, Word> ahead(extents, calls);
     ahead.add(strip.block + 1, {query,
                                 rows(shape.key_of(strip.batch, kv)),
                                 rows(shape.value_of(strip.batch, kv)),
@@ -138,19 +139,20 @@ struct Forward {
   }
 
   /// Packs block j of a key head.
-  void pack_keys(std::int64_t batch, std::int64_t kv, std::int64_t j, const ForwardScratch<T>& scratch) const {
-    const HeadExtents<T> extents(shape);
+  void pack_keys(std::int64_t batch, std::int64_t kv, std::int64_t j, const ForwardScratch<Word>& scratch) const {
+    const HeadExtents<Word> extents(shape);
     const HeadRows<T> key = rows(shape.key_of(batch, kv));
     const HeadRows<T> value = rows(shape.value_of(batch, kv));
-    key.pack_along(scratch.key + j * extents.along(), TileSide::left, extents, j);
-    value.pack_across(scratch.value + j * kTileElements, TileSide::left, extents, j, extents.blocks * kTileElements);
+    key.pack_along(unit->lines, scratch.key + j * extents.along(), TileSide::left, extents, j);
+    value.pack_across(unit->lines, scratch.value + j * kTileElements, TileSide::left, extents, j,
+                      extents.blocks * kTileElements);
   }
 
   /// Every `parts`-th strip of a key head's query heads, from the `part`-th on. Short strips come first, so that
   /// packing of keys and values, and prefetching, are spread between products.
   void operator()(std::int64_t batch, std::int64_t kv, std::int64_t part, std::int64_t parts, float* memory) const {
-    const ForwardScratch<T> scratch(shape, memory);
-    const HeadExtents<T> extents(shape);
+    const ForwardScratch<Word> scratch(shape, memory);
+    const HeadExtents<Word> extents(shape);
     const TileUnitInUse tiles(*unit);
     const std::int64_t group = shape.group();
     const std::int64_t strips = extents.blocks * group;
@@ -173,8 +175,8 @@ std::int64_t parts_of_head(const AttentionShape& shape, std::int64_t threads) {
 }  // namespace
 
 template <class T>
-std::int64_t attention_tiles_forward_scratch(const AttentionShape& shape) {
-  return ForwardScratch<T>(shape, nullptr).extent;
+std::int64_t attention_tiles_forward_scratch(const TileUnit& unit, const AttentionShape& shape) {
+  return with_word<T>(unit, [&](auto word) { return ForwardScratch<decltype(word)>(shape, nullptr).extent; });
 }
 
 template <class Space, class T>
@@ -182,17 +184,20 @@ void attention_tiles_forward(const Space& space, const TileUnit& unit, Matrix<T>
                              MatrixIn<T> qkv, const AttentionShape& shape, Vector<float> workspace) {
   require_attention(shape, y, logsumexp, qkv);
   if (shape.positions == 0) return;
-  const Forward<T> forward{shape, &unit, y.data(), logsumexp.data(), qkv.data()};
   const std::int64_t parts = parts_of_head(shape, space.concurrency());
-  for_each_task(space, "kozero::attention_forward", shape.batch * shape.kv_heads * parts,
-                attention_tiles_forward_scratch<T>(shape), workspace, [=](std::int64_t index, float* scratch) {
-                  const std::int64_t head = index / parts;
-                  forward(head / shape.kv_heads, head % shape.kv_heads, index % parts, parts, scratch);
-                });
+  with_word<T>(unit, [&](auto word) {
+    const Forward<T, decltype(word)> forward{
+        shape, &unit, &attention_blocks(unit.lines), y.data(), logsumexp.data(), qkv.data()};
+    for_each_task(space, "kozero::attention_forward", shape.batch * shape.kv_heads * parts,
+                  attention_tiles_forward_scratch<T>(unit, shape), workspace, [=](std::int64_t index, float* scratch) {
+                    const std::int64_t head = index / parts;
+                    forward(head / shape.kv_heads, head % shape.kv_heads, index % parts, parts, scratch);
+                  });
+  });
 }
 
 #define KOZERO_INSTANTIATE(T)                                                                                \
-  template std::int64_t attention_tiles_forward_scratch<T>(const AttentionShape&);                           \
+  template std::int64_t attention_tiles_forward_scratch<T>(const TileUnit&, const AttentionShape&);          \
   template void attention_tiles_forward<Device, T>(const Device&, const TileUnit&, Matrix<T>, Matrix<float>, \
                                                    Matrix<const T>, const AttentionShape&, Vector<float>);
 KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)

@@ -204,6 +204,11 @@ const char* multiplier() {
 }
 
 template <class T>
+std::string bits_of_products() {
+  return multiplier<T>();
+}
+
+template <class T>
 std::string multiplier_note() {
   return {};
 }
@@ -217,6 +222,7 @@ double product_probe(const Space&) {
   template bool multiply_and_sum<Device, T>(const Device&, const ProductShape&, float*, Matrix<const T>, \
                                             Matrix<const T>, Operand, Vector<float>);                    \
   template const char* multiplier<T>();                                                                  \
+  template std::string bits_of_products<T>();                                                            \
   template std::string multiplier_note<T>();                                                             \
   template double product_probe<Device, T>(const Device&);
 KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
@@ -225,9 +231,7 @@ std::vector<std::string> known_product_algorithms() { return {}; }
 
 std::string product_library() { return "cuBLASLt " + std::to_string(cublasLtGetVersion()); }
 
-std::string product_instructions() { return ""; }
-
-bool products_depend_on_threads() { return false; }
+std::string compared_library() { return {}; }
 
 std::int64_t product_workspace() { return static_cast<std::int64_t>(kCublasltWorkspace); }
 

@@ -7,6 +7,7 @@
 
 #include <kozero/core/precision.hpp>
 #include "kernels/launch/for_each.hpp"
+#include "kernels/launch/vector_math.hpp"
 #include "kernels/matmul/host/matmul_host.hpp"
 
 namespace kozero::kernels {
@@ -62,7 +63,9 @@ void add_rows(float* sums, const In* a, const In* b, const ProductShape& shape, 
 #pragma GCC ivdep
     for (int n = 0; n < kWidth; ++n) {
       float value = sum[n];
-      for (int i = 0; i < kCount; ++i) value += factor[i] * static_cast<float>(b[i * shape.n + n]);
+      for (int i = 0; i < kCount; ++i) {
+        value = multiply_add(factor[i], static_cast<float>(b[i * shape.n + n]), value);
+      }
       sum[n] = value;
     }
   }
@@ -76,7 +79,8 @@ void add_rows(float* sums, const In* a, const In* b, const ProductShape& shape, 
     float* const sum = sums + m * kPanel;
     for (int i = 0; i < kCount; ++i) {
       const float factor = static_cast<float>(a[m * shape.k + k + i]);
-      simd_loop(width, [=](std::int64_t n) { sum[n] += factor * static_cast<float>(b[i * shape.n + n]); });
+      simd_loop(width,
+                [=](std::int64_t n) { sum[n] = multiply_add(factor, static_cast<float>(b[i * shape.n + n]), sum[n]); });
     }
   }
 }
@@ -134,13 +138,14 @@ void dots(float* results, const In* a, const In* b, std::int64_t extent) {
     for (int i = 0; i < kCount; ++i) {
       const In* const row = b + i * extent + k;
       for (int lane = 0; lane < kLanes; ++lane) {
-        lanes[i][lane] += static_cast<float>(a[k + lane]) * static_cast<float>(row[lane]);
+        lanes[i][lane] = multiply_add(static_cast<float>(a[k + lane]), static_cast<float>(row[lane]), lanes[i][lane]);
       }
     }
   }
   for (int lane = 0; k + lane < extent; ++lane) {
     for (int i = 0; i < kCount; ++i) {
-      lanes[i][lane] += static_cast<float>(a[k + lane]) * static_cast<float>(b[i * extent + k + lane]);
+      lanes[i][lane] =
+          multiply_add(static_cast<float>(a[k + lane]), static_cast<float>(b[i * extent + k + lane]), lanes[i][lane]);
     }
   }
   for (int i = 0; i < kCount; ++i) {
@@ -192,6 +197,9 @@ void multiply_few_rows(const Device& space, const ProductShape& shape, Out* c, c
   }
 }
 
-KOZERO_INSTANTIATE_PRODUCTS(multiply_few_rows)
+#define KOZERO_INSTANTIATE(Out, In)                                                                        \
+  template void multiply_few_rows<Out, In>(const Device&, const ProductShape&, Out*, const In*, const In*, \
+                                           const Epilogue<Out, In>&);
+KOZERO_FOR_PRODUCTS(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::kernels

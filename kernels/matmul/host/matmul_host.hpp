@@ -1,13 +1,12 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // matmul_host.hpp: the algorithms of matmul.hpp on a host, and the scratch memory and task loop that they share.
-//   tiles      blocks of 32 x 32 on the processor's tile unit (AMX, AVX-512)
+//   tiles      blocks of 32 x 32 on a tile unit of the processor (AMX, AVX-512, AVX2, NEON)
 //   few rows   M <= kFewRows, as in generation: reads each weight once, on all threads
-//   loops      our own loops, on any processor
-//   library    oneDNN, only for run.products = "library": its bits depend on the number of threads
-// matmul_host.cpp chooses among them. Except with the library, terms are added in an order that depends only on the
-// shape and the algorithm. So an element's bits depend on its row of op(a) and its column of op(b), not on M, the other
-// rows, or the number of threads.
+//   library    oneDNN, only for bench kernels to compare with
+// matmul_host.cpp chooses among the first two. They add terms in an order that depends only on the shape and the
+// algorithm. So an element's bits depend on its row of op(a) and its column of op(b), not on M, the other rows, or the
+// number of threads.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +16,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
-#include "kernels/matmul/host/tile_product.hpp"
+#include "kernels/matmul/host/tile_units.hpp"
 #include "kernels/matmul/matmul.hpp"
 
 namespace kozero::kernels {
@@ -52,42 +51,15 @@ class ProductScratch {
   std::int64_t extent_ = 0;
 };
 
-/// multiply() of matmul.hpp without its GELU, by loops (matmul_loops.cpp). Each element is one chain of additions in
-/// the order of k.
-template <class Out, class In>
-void multiply_by_loops(const Device& space, const ProductShape& shape, Out* c, const In* a, const In* b,
-                       const Epilogue<Out, In>& epilogue);
-
-/// The library of products: "oneDNN" (matmul_onednn.cpp), or "loops" without oneDNN (matmul_onednn_absent.cpp).
-const char* library_name();
-/// Whether its bits depend on the number of threads.
-bool library_depends_on_threads();
-
-/// multiply() of matmul.hpp without its GELU. Throws Error(internal) if the library fails.
+/// multiply() of matmul.hpp without its GELU (matmul_onednn.cpp, matmul_onednn_absent.cpp). Throws Error(internal) if
+/// the library fails or there is none.
 template <class Out, class In>
 void multiply_by_library(const Device& space, const ProductShape& shape, Out* c, const In* a, const In* b,
                          const Epilogue<Out, In>& epilogue);
 
-/// Instantiates `name`, a template with the signature of multiply_by_loops, for the types that matmul.hpp multiplies.
-#define KOZERO_INSTANTIATE_PRODUCT(name, Out, In) \
-  template void name<Out, In>(const Device&, const ProductShape&, Out*, const In*, const In*, const Epilogue<Out, In>&);
-#define KOZERO_INSTANTIATE_PRODUCTS(name)              \
-  KOZERO_INSTANTIATE_PRODUCT(name, float, float)       \
-  KOZERO_INSTANTIATE_PRODUCT(name, float, Bfloat16)    \
-  KOZERO_INSTANTIATE_PRODUCT(name, Bfloat16, Bfloat16) \
-  KOZERO_INSTANTIATE_PRODUCT(name, float, Float16)     \
-  KOZERO_INSTANTIATE_PRODUCT(name, Float16, Float16)
-
-/// A row-major matrix inside a larger one.
-template <class T>
-struct Block {
-  T* data;
-  std::int64_t row;  ///< elements from one row to the next
-};
-
-/// out (m, n) = alpha op(a) op(b) + beta out by the loops, on the calling thread alone, also in a parallel region.
-void multiply_on_this_thread(Block<float> out, Op op_a, Block<const float> a, Op op_b, Block<const float> b,
-                             std::int64_t m, std::int64_t n, std::int64_t k, float alpha, float beta);
+/// X(Out, In) for the types of c and of a and b that matmul.hpp multiplies.
+#define KOZERO_FOR_PRODUCTS(X) \
+  X(float, float) X(float, Bfloat16) X(Bfloat16, Bfloat16) X(float, Float16) X(Float16, Float16)
 
 /// Most rows of a for the algorithm of few rows, as in generation.
 ///   c (M, N) = a (M, K) op(b) [+ bias] [+ c or addend]        M <= kFewRows
@@ -105,7 +77,7 @@ template <class Out, class In>
 void multiply_few_rows(const Device& space, const ProductShape& shape, Out* c, const In* a, const In* b,
                        const Epilogue<Out, In>& epilogue);
 
-/// multiply() of matmul.hpp in blocks of 32 x 32 by `unit`, one of tile_units<In>(). Terms are added in the order of k.
+/// multiply() of matmul.hpp in blocks of 32 x 32 by `unit`, one of tile_units<In>().
 template <class Out, class In>
 void multiply_by_tiles(const Device& space, const TileUnit& unit, const ProductShape& shape, Out* c, const In* a,
                        const In* b, const Epilogue<Out, In>& epilogue);

@@ -189,7 +189,7 @@ bool multiplies_as_they_are() {
   if (std::is_same_v<In, Float16>) return false;
   if (std::is_same_v<In, float>) return true;
   constexpr auto kNeeded = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
-  return tile_units<In>().extent > 0 && (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & kNeeded) == kNeeded;
+  return tile_units<In>().front().pairs && (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & kNeeded) == kNeeded;
 }
 
 /// Copies of a product's arrays in float.
@@ -251,31 +251,15 @@ void multiply_by_library(const Device& space, const ProductShape& shape, Out* c,
   }
 }
 
-const char* library_name() { return "oneDNN"; }
-
-bool library_depends_on_threads() { return true; }
-
-std::string product_library() {
+std::string compared_library() {
   const dnnl_version_t& version = *dnnl_version();
   return "oneDNN " + std::to_string(version.major) + '.' + std::to_string(version.minor) + '.' +
          std::to_string(version.patch);
 }
 
-std::string product_instructions() {
-  using Isa = dnnl::cpu_isa;
-  const Isa used = dnnl::get_effective_cpu_isa();
-  for (const auto& [isa, name] : {std::pair{Isa::avx512_core_amx, "AMX"},
-                                  {Isa::avx512_core_bf16, "AVX-512 BF16"},
-                                  {Isa::avx512_core_vnni, "AVX-512 VNNI"},
-                                  {Isa::avx512_core, "AVX-512"},
-                                  {Isa::avx2, "AVX2"},
-                                  {Isa::avx, "AVX"},
-                                  {Isa::sse41, "SSE4.1"}}) {
-    if (used == isa) return name;
-  }
-  return "instruction set " + std::to_string(static_cast<unsigned>(used));
-}
-
-KOZERO_INSTANTIATE_PRODUCTS(multiply_by_library)
+#define KOZERO_INSTANTIATE(Out, In)                                                                          \
+  template void multiply_by_library<Out, In>(const Device&, const ProductShape&, Out*, const In*, const In*, \
+                                             const Epilogue<Out, In>&);
+KOZERO_FOR_PRODUCTS(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::kernels

@@ -1,8 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// matmul_onednn_absent.cpp: the library's functions of matmul_host.hpp for a build without oneDNN: the loops compute.
-#include <string>
-
+// matmul_onednn_absent.cpp: a build without oneDNN has no library of products on the host.
 #include <kozero/core/precision.hpp>
 #include "kernels/matmul/host/matmul_host.hpp"
 #include "kernels/matmul/product_tuning.hpp"
@@ -10,19 +8,15 @@
 namespace kozero::kernels {
 
 template <class Out, class In>
-void multiply_by_library(const Device& space, const ProductShape& shape, Out* c, const In* a, const In* b,
-                         const Epilogue<Out, In>& epilogue) {
-  multiply_by_loops(space, shape, c, a, b, epilogue);
+void multiply_by_library(const Device&, const ProductShape&, Out*, const In*, const In*, const Epilogue<Out, In>&) {
+  throw Error(Failure::internal, "matmul: this build has no oneDNN");
 }
 
-const char* library_name() { return "loops"; }
+std::string compared_library() { return {}; }
 
-bool library_depends_on_threads() { return false; }
-
-std::string product_library() { return "loops"; }
-
-std::string product_instructions() { return ""; }
-
-KOZERO_INSTANTIATE_PRODUCTS(multiply_by_library)
+#define KOZERO_INSTANTIATE(Out, In)                                                                          \
+  template void multiply_by_library<Out, In>(const Device&, const ProductShape&, Out*, const In*, const In*, \
+                                             const Epilogue<Out, In>&);
+KOZERO_FOR_PRODUCTS(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::kernels

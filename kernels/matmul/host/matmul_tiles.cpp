@@ -15,7 +15,7 @@
 #include <kozero/core/precision.hpp>
 #include "kernels/matmul/host/matmul_host.hpp"
 #include "kernels/matmul/host/tile_packing.hpp"
-#include "kernels/matmul/host/tile_rows.hpp"
+#include "kernels/matmul/host/tile_units.hpp"
 
 namespace kozero::kernels {
 namespace {
@@ -57,6 +57,11 @@ struct Position {
 
 std::int64_t blocks_of(std::int64_t rows) { return (rows + kTileRows - 1) / kTileRows; }
 
+/// Rows of a block that exist.
+std::int64_t rows_of_block(std::int64_t rows, std::int64_t block) {
+  return std::min(kTileRows, rows - block * kTileRows);
+}
+
 /// How a product's blocks are distributed.
 struct BlockPlan {
   std::int64_t steps;             ///< of k
@@ -73,12 +78,12 @@ struct BlockPlan {
   [[nodiscard]] Range shared_of(std::int64_t worker) const { return part_of(shared, splits, worker / streams); }
 };
 
-template <class In>
+template <class Word>
 BlockPlan plan_blocks(const ProductShape& shape, const TileUnit& unit, std::int64_t threads) {
   BlockPlan plan{};
   const std::int64_t left = blocks_of(shape.m);
   const std::int64_t right = blocks_of(shape.n);
-  plan.steps = steps_of<In>(shape.k);
+  plan.steps = steps_of<Word>(shape.k);
   plan.pass = equal_part(plan.steps, unit.pass_steps);
   plan.streaming = left > right ? TileSide::left : TileSide::right;
   plan.streamed = std::max(left, right);
@@ -103,12 +108,13 @@ ProductScratch& scratch() {
   return scratch;
 }
 
-template <class Out, class In>
+template <class Out, class In, class Word>
 class TiledProduct {
  public:
   TiledProduct(const TileUnit& unit, const BlockPlan& plan, const ProductShape& shape, Out* c,
                const Epilogue<Out, In>& epilogue)
       : unit_(unit),
+        blocks_(tile_blocks(unit.lines)),
         plan_(plan),
         shape_(shape),
         c_(c),
@@ -126,7 +132,7 @@ class TiledProduct {
     streamed_ = left_streams ? left : right;
     shared_ = left_streams ? right : left;
     std::byte* memory = scratch().at_least(shared_bytes() + plan_.workers() * worker_bytes());
-    packed_ = reinterpret_cast<Packed<In>*>(memory);
+    packed_ = reinterpret_cast<Word*>(memory);
     of_workers_ = memory + shared_bytes();
   }
 
@@ -147,9 +153,10 @@ class TiledProduct {
       std::int64_t part = 0;
       for (std::int64_t b = blocks.begin; b < blocks.end; ++b) {
         for (std::int64_t s = steps.begin; s < steps.end; ++s, ++part) {
-          prefetch_rows(shared_, next.block * kTileRows, packed.blocks * kTileRows,
-                        (span.begin + next.step) * kStepExtent<In>, packed.steps, part, parts);
-          pack_block(shared_block(b, s), side, shared_, b * kTileRows, (span.begin + s) * kStepExtent<In>, 1);
+          prefetch_rows<Word>(shared_, next.block * kTileRows, packed.blocks * kTileRows,
+                              (span.begin + next.step) * kStepExtent<Word>, packed.steps, part, parts);
+          pack_block(unit_.lines, shared_block(b, s), side, shared_, b * kTileRows,
+                     (span.begin + s) * kStepExtent<Word>, 1);
         }
       }
     }
@@ -171,8 +178,8 @@ class TiledProduct {
         }
       }
     }
-    store_tile_rows(beside.complete, 0, kTileRows);
-    finish_stores();
+    blocks_.store(beside.complete, 0, kTileRows);
+    blocks_.finish_stores();
   }
 
  private:
@@ -182,8 +189,8 @@ class TiledProduct {
     return sums_bytes() + plan_.chunk * plan_.pass * kStepBytes + kSumBytes;
   }
 
-  [[nodiscard]] Packed<In>* shared_block(std::int64_t block, std::int64_t step_of_span) const {
-    return packed_ + (block * plan_.span + step_of_span) * kStepElements<In>;
+  [[nodiscard]] Word* shared_block(std::int64_t block, std::int64_t step_of_span) const {
+    return packed_ + (block * plan_.span + step_of_span) * kStepElements<Word>;
   }
 
   using Block = TileRows<StorageOf<Out>, StorageOf<In>>;
@@ -207,8 +214,8 @@ class TiledProduct {
             with_gelu ? from(active_, first) : nullptr,
             with_gelu ? from(hidden_, first) : nullptr,
             shape_.n,
-            std::min(kTileRows, shape_.m - row),
-            std::min(kTileRows, shape_.n - column),
+            rows_of_block(shape_.m, block_row),
+            rows_of_block(shape_.n, block_column),
             unit_.overlaps && addend_ != c_ && shape_.n * static_cast<std::int64_t>(sizeof(Out)) % kLineBytes == 0};
   }
 
@@ -226,7 +233,7 @@ class TiledProduct {
       const Range rows = part_of(kTileRows, beside.pass.extent(), step);
       if (step == 0) beside.of->prefetch_next(beside);
       prefetch_target(beside.next, rows);
-      store_tile_rows(beside.complete, rows.begin, rows.end);
+      beside.of->blocks_.store(beside.complete, rows.begin, rows.end);
     }
   };
 
@@ -235,7 +242,7 @@ class TiledProduct {
     std::byte* const memory = of_workers_ + worker * worker_bytes();
     auto* const waiting = reinterpret_cast<float*>(memory);
     auto* const complete = reinterpret_cast<float*>(memory + sums_bytes());
-    auto* const mine = reinterpret_cast<Packed<In>*>(complete + kTileElements);
+    auto* const mine = reinterpret_cast<Word*>(complete + kTileElements);
     const bool left_streams = plan_.streaming == TileSide::left;
     const bool last = pass.end == plan_.steps;
     const std::int64_t first_kept = plan_.span < plan_.steps ? beside.streamed.begin : chunk.begin;
@@ -244,32 +251,34 @@ class TiledProduct {
     beside.parts = chunk.extent() * group.extent();
     pack_chunk(mine, chunk, pass);
     for (std::int64_t s = chunk.begin; s < chunk.end; ++s) {
-      const Packed<In>* const block = mine + (s - chunk.begin) * plan_.pass * kStepElements<In>;
+      const Word* const block = mine + (s - chunk.begin) * plan_.pass * kStepElements<Word>;
       for (std::int64_t h = group.begin; h < group.end; ++h) {
         float* const sums = waiting + ((s - first_kept) * plan_.group + h - group.begin) * kTileElements;
         float* const to = last ? complete : sums;
         beside.part = (s - chunk.begin) * group.extent() + h - group.begin;
         beside.next = last ? target(to, left_streams ? s : h, left_streams ? h : s) : Block{};
-        const Packed<In>* const others = shared_block(h, step_of_span);
+        const Word* const others = shared_block(h, step_of_span);
         unit.product({to,
                       pass.begin > 0 ? sums : nullptr,
                       left_streams ? block : others,
                       left_streams ? others : block,
                       pass.extent(),
                       left_streams ? ReadOnce::right : ReadOnce::left,
-                      {Beside::step, &beside}});
+                      {Beside::step, &beside},
+                      rows_of_block(shape_.m, left_streams ? s : h),
+                      rows_of_block(shape_.n, left_streams ? h : s)});
         beside.complete = beside.next;
       }
     }
   }
 
   /// Packs a chunk's blocks for a pass, one after the other.
-  void pack_chunk(Packed<In>* to, Range chunk, Range pass) const {
+  void pack_chunk(Word* to, Range chunk, Range pass) const {
     const std::int64_t at_once = streamed_.k_across ? 1 : pass.extent();  // see PackingUnit
     for (std::int64_t step = 0; step < pass.extent(); step += at_once) {
       for (std::int64_t s = chunk.begin; s < chunk.end; ++s) {
-        pack_block(to + ((s - chunk.begin) * plan_.pass + step) * kStepElements<In>, plan_.streaming, streamed_,
-                   s * kTileRows, (pass.begin + step) * kStepExtent<In>, at_once);
+        pack_block(unit_.lines, to + ((s - chunk.begin) * plan_.pass + step) * kStepElements<Word>, plan_.streaming,
+                   streamed_, s * kTileRows, (pass.begin + step) * kStepExtent<Word>, at_once);
       }
     }
   }
@@ -283,11 +292,11 @@ class TiledProduct {
     const std::int64_t block = same_chunk ? beside.chunk.begin : same_group ? beside.chunk.end : beside.streamed.begin;
     const std::int64_t next_span = beside.span.end < plan_.steps ? beside.span.end : 0;
     const std::int64_t step = same_chunk ? beside.pass.end : same_group ? beside.span.begin : next_span;
-    prefetch_rows(streamed_, block * kTileRows, plan_.chunk * kTileRows, step * kStepExtent<In>, plan_.pass,
-                  beside.part, beside.parts);
+    prefetch_rows<Word>(streamed_, block * kTileRows, plan_.chunk * kTileRows, step * kStepExtent<Word>, plan_.pass,
+                        beside.part, beside.parts);
   }
 
-  /// Prefetches the rows that store_tile_rows() reads and writes; their stride defeats the hardware's prefetching.
+  /// Prefetches the rows that TileBlocks::store() reads and writes; their stride defeats the hardware's prefetching.
   [[gnu::always_inline]] static void prefetch_target(const Block& block, Range rows) {
     if (block.sums == nullptr) return;
     if (!block.non_temporal) prefetch_target<true>(block.c, block, rows);
@@ -306,6 +315,7 @@ class TiledProduct {
   }
 
   const TileUnit& unit_;
+  const TileBlocks& blocks_;
   BlockPlan plan_;
   ProductShape shape_;
   Out* c_;
@@ -314,7 +324,7 @@ class TiledProduct {
   const Out* hidden_;
   const Out* addend_;
   TileSource<In> streamed_{}, shared_{};
-  Packed<In>* packed_ = nullptr;     // the shared side: [block][step of the span]
+  Word* packed_ = nullptr;           // the shared side: [block][step of the span]
   std::byte* of_workers_ = nullptr;  // per worker: waiting sums, a block's complete sums, a packed chunk
 };
 
@@ -323,26 +333,25 @@ class TiledProduct {
 template <class Out, class In>
 void multiply_by_tiles(const Device& space, const TileUnit& unit, const ProductShape& shape, Out* c, const In* a,
                        const In* b, const Epilogue<Out, In>& epilogue) {
-  const BlockPlan plan = plan_blocks<In>(shape, unit, space.concurrency());
-  TiledProduct<Out, In> product(unit, plan, shape, c, epilogue);
-  product.take(a, b);
-  const Kokkos::RangePolicy<Device, Kokkos::IndexType<std::int64_t>> workers(space, 0, plan.workers());
-  for (std::int64_t step = 0; step < plan.steps; step += plan.span) {
-    const Range span{step, std::min(step + plan.span, plan.steps)};
-    Kokkos::parallel_for("kozero::matmul::pack", workers, [=](std::int64_t w) { product.pack_shared(w, span); });
-    Kokkos::parallel_for("kozero::matmul::tiles", workers, [=](std::int64_t w) { product.multiply(w, span); });
-  }
+  with_word<In>(unit, [&](auto word) {
+    using Word = decltype(word);
+    const BlockPlan plan = plan_blocks<Word>(shape, unit, space.concurrency());
+    TiledProduct<Out, In, Word> product(unit, plan, shape, c, epilogue);
+    product.take(a, b);
+    const Kokkos::RangePolicy<Device, Kokkos::IndexType<std::int64_t>> workers(space, 0, plan.workers());
+    for (std::int64_t step = 0; step < plan.steps; step += plan.span) {
+      const Range span{step, std::min(step + plan.span, plan.steps)};
+      Kokkos::parallel_for("kozero::matmul::pack", workers, [=](std::int64_t w) { product.pack_shared(w, span); });
+      Kokkos::parallel_for("kozero::matmul::tiles", workers, [=](std::int64_t w) { product.multiply(w, span); });
+    }
+  });
   // A separate pass if nothing overlaps: with the stores of blocks it is slower, since their rows are far apart.
   if (!unit.overlaps) apply_gelu(space, shape, c, epilogue);
 }
 
-template void multiply_by_tiles<float, float>(const Device&, const TileUnit&, const ProductShape&, float*, const float*,
-                                              const float*, const Epilogue<float, float>&);
-#define KOZERO_INSTANTIATE(T)                                                                                        \
-  template void multiply_by_tiles<float, T>(const Device&, const TileUnit&, const ProductShape&, float*, const T*,   \
-                                            const T*, const Epilogue<float, T>&);                                    \
-  template void multiply_by_tiles<T, T>(const Device&, const TileUnit&, const ProductShape&, T*, const T*, const T*, \
-                                        const Epilogue<T, T>&);
-KOZERO_FOR_16_BIT_TYPES(KOZERO_INSTANTIATE)
+#define KOZERO_INSTANTIATE(Out, In)                                                                              \
+  template void multiply_by_tiles<Out, In>(const Device&, const TileUnit&, const ProductShape&, Out*, const In*, \
+                                           const In*, const Epilogue<Out, In>&);
+KOZERO_FOR_PRODUCTS(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::kernels

@@ -2,61 +2,39 @@
 // SPDX-License-Identifier: Apache-2.0
 // tile_packing.hpp: blocks of 32 rows of a matrix in the order in which tile_product.hpp multiplies them.
 //   left   [step][32 rows][16 words]        right   [step][16 words][32 rows]        a word: 1 float or 2 bf16 along k
-// k is along the matrix's rows, or across them: a pair of bf16 then comes from two rows. fp16 becomes float. Rows and k
-// past the matrix's end are zero. Needs AVX-512 (F, BW), which every processor with a TileUnit has.
+// k is along the matrix's rows, or across them: a pair of bf16 then comes from two rows. fp16, and bf16 for units of
+// floats, become float. Rows and k past the matrix's end are zero.
 #pragma once
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/matmul/host/tile_blocks.hpp"
 #include "kernels/matmul/host/tile_product.hpp"
 
 namespace kozero::kernels {
 
-/// A matrix (rows, k) of a product in memory.
-template <class T>
-struct TileSource {
-  const T* data;
-  std::int64_t rows, k;
-  std::int64_t stride;  ///< elements from one row to the next, or from one k to the next if k is across
-  bool k_across = false;
-};
-
-void pack_words(void* to, TileSide side, const TileSource<float>& from, std::int64_t first_row, std::int64_t first_k,
-                std::int64_t steps);
-void pack_pairs(void* to, TileSide side, const TileSource<std::uint16_t>& from, std::int64_t first_row,
-                std::int64_t first_k, std::int64_t steps);
-void pack_halves(void* to, TileSide side, const TileSource<Float16Bits>& from, std::int64_t first_row,
-                 std::int64_t first_k, std::int64_t steps);
-
 /// Packs rows [first_row, first_row + 32) and `steps` steps from `first_k`, a multiple of a step's extent, to `to`,
 /// which begins on a cache line.
-template <class T>
-void pack_block(Packed<T>* to, TileSide side, const TileSource<T>& from, std::int64_t first_row, std::int64_t first_k,
-                std::int64_t steps) {
-  if constexpr (std::is_same_v<T, float>) {
-    pack_words(to, side, from, first_row, first_k, steps);
-  } else {
-    static_assert(sizeof(T) == sizeof(StorageOf<T>));
-    const auto* const bits = reinterpret_cast<const StorageOf<T>*>(from.data);
-    const TileSource<StorageOf<T>> source{bits, from.rows, from.k, from.stride, from.k_across};
-    if constexpr (std::is_same_v<StorageOf<T>, Float16Bits>) {
-      pack_halves(to, side, source, first_row, first_k, steps);
-    } else {
-      pack_pairs(to, side, source, first_row, first_k, steps);
-    }
-  }
+template <class Word, class T>
+void pack_block(LineKind lines, Word* to, TileSide side, const TileSource<T>& from, std::int64_t first_row,
+                std::int64_t first_k, std::int64_t steps) {
+  static_assert(sizeof(T) == sizeof(StorageOf<T>));
+  const auto* const bits = reinterpret_cast<const StorageOf<T>*>(from.data);
+  tile_blocks(lines).pack(reinterpret_cast<StorageOf<Word>*>(to), side,
+                          TileSource<StorageOf<T>>{bits, from.rows, from.k, from.stride, from.k_across}, first_row,
+                          first_k, steps);
 }
 
 /// Prefetches part `part` of `parts` of `rows` rows and `steps` steps of k into the second-level cache, for packing. A
 /// processor drops long bursts of prefetches; about twenty lines, followed by other work, are executed. Always inline,
 /// since gcc regards a function that only prefetches as one without effect, and drops its calls.
-template <class T>
+template <class Word, class T>
 [[gnu::always_inline]] inline void prefetch_rows(const TileSource<T>& from, std::int64_t first_row, std::int64_t rows,
                                                  std::int64_t first_k, std::int64_t steps, std::int64_t part,
                                                  std::int64_t parts) {
   constexpr std::int64_t kLineBytes = 64;
-  const std::int64_t depth = std::min(steps * kStepExtent<T>, from.k - first_k);
+  const std::int64_t depth = std::min(steps * kStepExtent<Word>, from.k - first_k);
   const std::int64_t width = std::min(rows, from.rows - first_row);
   const std::int64_t lines = from.k_across ? depth : width;
   const auto bytes = (from.k_across ? width : depth) * static_cast<std::int64_t>(sizeof(T));

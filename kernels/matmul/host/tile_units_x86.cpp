@@ -1,13 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// tile_units_x86.cpp: the tile units of this x86-64 processor: AMX and AVX-512 BF16 for bf16, AVX-512 for f32 and fp16.
+// tile_units_x86.cpp: the tile units of this x86-64 processor.
 #include <cpuid.h>
 
-#include <cstdlib>
-#include <string_view>
+#include <vector>
 
 #include <kozero/core/precision.hpp>
-#include "kernels/matmul/host/tile_product.hpp"
 #include "kernels/matmul/host/tile_product_amx.hpp"
 #include "kernels/matmul/host/tile_units.hpp"
 
@@ -34,8 +32,6 @@ bool names_amx() {
 constexpr std::int64_t kAmxSteps = 16;
 constexpr std::int64_t kAvx512Steps = 32;
 
-void nothing() {}
-
 /// Whether the unit's products of small integers, which are exact, are those of plain loops. Otherwise it is not used.
 bool multiplies_rightly(const TileUnit& unit) {
   constexpr std::size_t kPairs = kTileRows * kStepWords;
@@ -51,8 +47,8 @@ bool multiplies_rightly(const TileUnit& unit) {
     }
   }
   const TileUnitInUse in_use(unit);
-  in_use.product(c, left, right, 1, false);
-  in_use.product(c, left, right, 1, true);
+  in_use.product({c, nullptr, left, right, 1});
+  in_use.product({c, c, left, right, 1});
   for (std::size_t i = 0; i < kTileElements; ++i) {
     float sum = 0.0F;
     for (std::size_t k = 0; k < 2 * kStepWords; ++k) sum += 2.0F * number(i / kTileRows, k) * number(i % kTileRows, k);
@@ -61,31 +57,40 @@ bool multiplies_rightly(const TileUnit& unit) {
   return true;
 }
 
-void add_if_right(TileUnits& found, const TileUnit& unit) {
-  if (multiplies_rightly(unit)) found.unit[found.extent++] = unit;
+void nothing() {}
+
+constexpr TileUnit kAmx = {
+    "AMX", LineKind::avx512_bf16, true, amx::product_of_bfloat16, kAmxSteps, 24, 192, true, amx::begin, amx::end};
+constexpr TileUnit kAvx512Pairs = {"AVX-512 BF16",
+                                   LineKind::avx512_bf16,
+                                   true,
+                                   avx512_bf16::product_of_bfloat16,
+                                   kAvx512Steps,
+                                   32,
+                                   128,
+                                   false,
+                                   nothing,
+                                   nothing};
+
+TileUnit avx512_floats(LineKind lines, void (*product)(const TileProduct& product)) {
+  return {"AVX-512", lines, false, product, kAvx512Steps, 32, 128, false, nothing, nothing};
 }
 
-constexpr TileUnit kAmx = {"AMX", amx::product_of_bfloat16, kAmxSteps, 24, 192, true, amx::begin, amx::end};
-constexpr TileUnit kAvx512Pairs = {"AVX-512 BF16", avx512::product_of_bfloat16, kAvx512Steps, 32, 128, false, nothing,
-                                   nothing};
-constexpr TileUnit kAvx512Floats = {"AVX-512", avx512::product_of_floats, kAvx512Steps, 32, 128, false, nothing,
-                                    nothing};
-
-/// KOZERO_TILE_UNITS=none hides the units, to test and time the algorithms of a processor without them.
-bool hides_units() {
-  const char* const units = std::getenv("KOZERO_TILE_UNITS");
-  return units != nullptr && std::string_view(units) == "none";
+// Every processor with AVX2 and FMA has F16C too.
+bool has_avx2() {
+  return permits_unit("AVX2") && __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
 }
 
 bool has_avx512() {
-  return !hides_units() && __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0;
+  return has_avx2() && permits_unit("AVX-512") && __builtin_cpu_supports("avx512f") != 0 &&
+         __builtin_cpu_supports("avx512bw") != 0;
 }
 
 // Every processor with AMX has the rounding of AVX-512 BF16 too, which blocks between two products need.
 bool has_avx512_bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16") != 0; }
 
 AmxFacts find_facts() {
-  AmxFacts facts{.named = has_avx512_bf16() && names_amx()};
+  AmxFacts facts{.named = has_avx512_bf16() && permits_unit("AMX") && names_amx()};
   if (facts.named) facts.refused = amx::refusal();
   if (facts.named && facts.refused == 0) facts.wrong = !multiplies_rightly(kAmx);
   return facts;
@@ -98,24 +103,25 @@ const AmxFacts& amx_facts() {
   return facts;
 }
 
-template <>
-TileUnits find_units<float>() {
-  TileUnits found{};
-  if (has_avx512()) found.unit[found.extent++] = kAvx512Floats;
+std::vector<TileUnit> units_of_floats() {
+  std::vector<TileUnit> found;
+  if (has_avx512_bf16()) {
+    found.push_back(avx512_floats(LineKind::avx512_bf16, avx512_bf16::product_of_floats));
+  } else if (has_avx512()) {
+    found.push_back(avx512_floats(LineKind::avx512, avx512::product_of_floats));
+  }
+  if (has_avx2()) found.push_back(unit_of_floats("AVX2", LineKind::avx2, avx2::product_of_floats));
+  if (found.empty()) found.push_back(unit_of_floats("base", LineKind::base, base::product_of_floats));
   return found;
 }
 
-template <>
-TileUnits find_units<Bfloat16>() {
-  TileUnits found{};
-  if (grants_amx(amx_facts())) found.unit[found.extent++] = kAmx;
-  if (has_avx512_bf16()) add_if_right(found, kAvx512Pairs);
+std::vector<TileUnit> units_of_pairs() {
+  std::vector<TileUnit> found;
+  if (grants_amx(amx_facts())) found.push_back(kAmx);
+  if (has_avx512_bf16() && permits_unit(kAvx512Pairs.name) && multiplies_rightly(kAvx512Pairs)) {
+    found.push_back(kAvx512Pairs);
+  }
   return found;
-}
-
-template <>
-TileUnits find_units<Float16>() {
-  return find_units<float>();
 }
 
 }  // namespace kozero::kernels
