@@ -3,10 +3,12 @@
 #
 # KozeroOptions.cmake: kozero_options, the flags that every target of KoZeRO takes, privately. They are the same
 # everywhere, since results must not depend on the file that a kernel is compiled in. No -ffast-math: it reorders sums.
+# No compiler of a host contracts a * b + c by itself, since which sums it would contract depends on it and on the
+# processor: fused multiply-adds are in the sources.
 
 add_library(kozero_options INTERFACE)
 
-set(_flags -Wall -Wextra)
+set(_flags -Wall -Wextra -ffp-contract=off)
 if(KOZERO_MARCH)
   list(APPEND _flags -march=${KOZERO_MARCH})
 endif()

@@ -2,10 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
-# processors.sh: tests for other processors, emulated by qemu-user. Run by hand or once a week, on Debian.
+# processors.sh: tests for other processors, emulated by qemu-user, and by other compilers. Run by hand or once a week,
+# on Debian.
 #   tests/processors.sh haswell    AVX2 and FMA (KOZERO_MARCH=x86-64-v3): kernels, and the ladder of ZeRO stages
 #   tests/processors.sh nehalem    SSE4.2 (KOZERO_MARCH=x86-64-v2): the same
 #   tests/processors.sh aarch64    Arm, cross-compiled without oneDNN: all test programs of the layers below commands
+#   tests/processors.sh golden     the bits of tests/train/golden.txt on haswell and aarch64, and on this processor by
+#                                  clang++, by g++ with -O2, and by g++ for AVX2; or only on those named
 # Needs the packages that `./kozero.sh build` installs; installs qemu and the cross compiler itself, as root.
 # Further arguments go to ctest: -E ladder. Builds stay in build/processors/; Debian's packages for arm64 are unpacked
 # into ${XDG_CACHE_HOME:-~/.cache}/kozero/arm64-KEY, and not installed. Status 0: all tests passed.
@@ -34,7 +37,11 @@ targets_of() {
 
 install_emulator() {
   local packages=()
-  command -v qemu-x86_64 >/dev/null || packages+=(qemu-user)
+  case $1 in
+    clang) command -v clang++-14 >/dev/null && [[ -e /usr/lib/llvm-14/lib/libomp.so ]] || packages+=(clang-14 libomp-14-dev) ;;
+    avx2 | O2) ;;
+    *) command -v qemu-x86_64 >/dev/null || packages+=(qemu-user) ;;
+  esac
   [[ $1 != aarch64 ]] || command -v aarch64-linux-gnu-g++ >/dev/null || packages+=(g++-aarch64-linux-gnu)
   ((${#packages[@]} == 0)) && return
   say "installing with apt-get: ${packages[*]}"
@@ -109,16 +116,53 @@ configure() {
       options=("-DKOZERO_MARCH=x86-64-v$([[ $processor == haswell ]] && echo 3 || echo 2)")
       printf '#!/bin/sh\nexec qemu-x86_64 -cpu %s "$@"\n' "${processor^}" >"$build/emulator"
       ;;
+    clang)
+      export CXX=clang++-14
+      "$kRoot/cmake/install_kokkos.sh" host >/dev/null
+      ;;&
+    O2) options=("-DCMAKE_CXX_FLAGS_RELEASE=-O2 -DNDEBUG") ;;&
+    avx2) options=(-DKOZERO_MARCH=x86-64-v3) ;;&
+    *) printf '#!/bin/sh\nexec "$@"\n' >"$build/emulator" ;;
   esac
   chmod +x "$build/emulator"
   cmake -S "$kRoot" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release "-DCMAKE_CROSSCOMPILING_EMULATOR=$build/emulator" \
     "${options[@]}" >"$build/configure.log" 2>&1 || { tail -n 20 "$build/configure.log" >&2; die "configuring failed"; }
 }
 
+# golden [NAME...]: each in a shell of its own, since configure exports variables.
+golden() {
+  local names=("$@") name build failed=0
+  ((${#names[@]} > 0)) || names=(avx2 O2 clang haswell aarch64)
+  for name in "${names[@]}"; do
+    [[ $name =~ ^(avx2|O2|clang|haswell|aarch64)$ ]] ||
+      die "golden '$name'; accepted: avx2, O2, clang, haswell, aarch64 (tests/processors.sh golden haswell)"
+    build=$kRoot/build/processors/$name
+    mkdir -p "$build"
+    (
+      install_emulator "$name"
+      [[ $name != aarch64 ]] || unpack_arm64
+      configure "$build" "$name"
+      say "compiling kozero for $name"
+      cmake --build "$build" --target kozero >"$build/build.log" 2>&1 || { tail -n 20 "$build/build.log" >&2; exit 1; }
+    )
+    printf '#!/bin/sh\nexec "%s/emulator" "%s/kozero" "$@"\n' "$build" "$build" >"$build/emulated"
+    chmod +x "$build/emulated"
+    for case in f32 portable; do
+      if "$kRoot/tests/train/test_golden.sh" "$build/emulated" none "$kRoot/inputs" $case; then
+        say "$name: $case has the golden bits"
+      else
+        failed=1
+      fi
+    done
+  done
+  return "$failed"
+}
+
 main() {
   local processor=${1:-} build targets
+  [[ $processor != golden ]] || { shift; golden "$@"; return; }
   [[ $processor =~ ^(haswell|nehalem|aarch64)$ ]] ||
-    die "processor '$processor'; accepted: haswell, nehalem, aarch64 (tests/processors.sh haswell)"
+    die "processor '$processor'; accepted: haswell, nehalem, aarch64, golden (tests/processors.sh haswell)"
   shift
   build=$kRoot/build/processors/$processor
   mkdir -p "$build"

@@ -42,8 +42,8 @@ namespace kozero::kernels {
 ///   store_runs(a, b, extent, values):     a[i] = T(values(i).first),  b[i] = T(values(i).second)
 /// value(i) may access element i of any array, outputs included, and no other element that is written. Floats are
 /// stored in one SIMD loop. 16-bit results are first stored in a chunk and then rounded together, by the processor's
-/// instruction if there is one: it rounds like the type's constructor, except that in bf16 a NaN keeps its upper bits
-/// and numbers below 2^-126 become zero, for all elements alike.
+/// instruction if there is one. It rounds like the type's constructor, except that in bf16 a NaN may keep its upper
+/// bits and numbers below 2^-126 become zero, with and without the instruction.
 inline constexpr int kChunk = 128;
 
 /// body(c) for c in [0, columns), as SIMD on one host thread: the columns must not depend on each other.
@@ -73,7 +73,12 @@ KOKKOS_INLINE_FUNCTION void round_chunk(Bfloat16* out, const float* in, int exte
 #if defined(KOZERO_ROUNDS_BFLOAT16)
   round_lines(out, in, extent, [](__m512 x) { return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)); });
 #else
-  for (int i = 0; i < extent; ++i) out[i] = static_cast<Bfloat16>(in[i]);
+  constexpr std::uint32_t kExponent = 0x7F800000U;
+  constexpr std::uint32_t kSign = 0x80000000U;
+  for (int i = 0; i < extent; ++i) {
+    const auto bits = Kokkos::bit_cast<std::uint32_t>(in[i]);
+    out[i] = static_cast<Bfloat16>(Kokkos::bit_cast<float>((bits & kExponent) == 0 ? bits & kSign : bits));
+  }
 #endif
 }
 KOKKOS_INLINE_FUNCTION void round_chunk(Float16* out, const float* in, int extent) {

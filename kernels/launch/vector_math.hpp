@@ -17,10 +17,10 @@ namespace kozero::kernels {
 inline constexpr float kLog2E = 1.44269504088896341F;
 inline constexpr float kRounder = 12582912.0F;  ///< 1.5 * 2^23: adding it leaves an integer in the low bits
 
-/// a * b + c, rounded once if the build's target has the instruction, as every GPU has. Compilers may otherwise
-/// contract `a * b + c * d` either way, and differently in a pack and in a single element.
+/// a * b + c, rounded once if the build's target has the instruction, as every processor but old x86 has. Compilers
+/// contract nothing else on a host (KozeroOptions.cmake), so that all processors give the same bits.
 KOKKOS_INLINE_FUNCTION float multiply_add(float a, float b, float c) {
-#if defined(__FP_FAST_FMAF) || defined(__CUDA_ARCH__)
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA) || defined(__FP_FAST_FMAF) || defined(__CUDA_ARCH__)
   return Kokkos::fma(a, b, c);
 #else
   return a * b + c;
@@ -44,12 +44,12 @@ KOKKOS_INLINE_FUNCTION float clamped(float x, float least, float largest) {
 /// 2^(n + f) of f in [-1/2, 1/2] and n in [-126, 129], given by the bits of kRounder + 126 + n; zero if n is -126.
 KOKKOS_INLINE_FUNCTION float scaled_exp2(float f, std::uint32_t shifted) {
   float twice = 2.0F * 1.5353309982463995e-4F;  // twice 2^f times 2^(n - 1), for 2^128 is not a float
-  twice = twice * f + 2.0F * 1.3398938936252374e-3F;
-  twice = twice * f + 2.0F * 9.618437978904595e-3F;
-  twice = twice * f + 2.0F * 5.550332317113832e-2F;
-  twice = twice * f + 2.0F * 0.24022647905266417F;
-  twice = twice * f + 2.0F * 0.6931472029199522F;
-  twice = twice * f + 2.0F;
+  twice = multiply_add(twice, f, 2.0F * 1.3398938936252374e-3F);
+  twice = multiply_add(twice, f, 2.0F * 9.618437978904595e-3F);
+  twice = multiply_add(twice, f, 2.0F * 5.550332317113832e-2F);
+  twice = multiply_add(twice, f, 2.0F * 0.24022647905266417F);
+  twice = multiply_add(twice, f, 2.0F * 0.6931472029199522F);
+  twice = multiply_add(twice, f, 2.0F);
   return twice * Kokkos::bit_cast<float>(shifted << 23);
 }
 
@@ -69,9 +69,10 @@ KOKKOS_INLINE_FUNCTION float fast_exp(float x) {
   constexpr float kLn2High = 0.693145751953125F;  // the first 16 bits of ln 2: n * kLn2High is exact
   constexpr float kLn2Low = 1.42860682030941723e-6F;
   x = clamped(x, -87.5F, 89.0F);
-  const float shifted = x * kLog2E + (kRounder + 126.0F);
+  const float shifted = multiply_add(x, kLog2E, kRounder + 126.0F);
   const float n = shifted - (kRounder + 126.0F);
-  return scaled_exp2(((x - n * kLn2High) - n * kLn2Low) * kLog2E, Kokkos::bit_cast<std::uint32_t>(shifted));
+  const float rest = multiply_add(-n, kLn2Low, multiply_add(-n, kLn2High, x));
+  return scaled_exp2(rest * kLog2E, Kokkos::bit_cast<std::uint32_t>(shifted));
 }
 
 /// 1 / (1 + exp(-x)).

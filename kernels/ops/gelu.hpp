@@ -20,13 +20,15 @@ inline constexpr float kGeluLinear = -kLog2E * kGeluSlope;
 inline constexpr float kGeluCubic = 0.044715F * kGeluLinear;
 
 /// y of x = v.
-KOKKOS_INLINE_FUNCTION float gelu(float v) { return v / (1.0F + fast_exp2(v * (kGeluLinear + kGeluCubic * (v * v)))); }
+KOKKOS_INLINE_FUNCTION float gelu(float v) {
+  return v / (1.0F + fast_exp2(v * multiply_add(kGeluCubic, v * v, kGeluLinear)));
+}
 
 /// dy / dx at x = v.
 KOKKOS_INLINE_FUNCTION float gelu_slope(float v) {
   const float square = v * v;
-  const float s = 1.0F / (1.0F + fast_exp2(v * (kGeluLinear + kGeluCubic * square)));
-  return s + (s - s * s) * (v * (kGeluSlope + kGeluCurve * square));
+  const float s = 1.0F / (1.0F + fast_exp2(v * multiply_add(kGeluCubic, square, kGeluLinear)));
+  return multiply_add(multiply_add(-s, s, s), v * multiply_add(kGeluCurve, square, kGeluSlope), s);
 }
 
 template <class Space, class T>
