@@ -84,7 +84,7 @@ void check_packing(LineKind lines, TileSide side, const Stored<T>& matrix, std::
                    std::int64_t steps) {
   CAPTURE(side == TileSide::left, matrix.k_across, matrix.rows, matrix.k, first_row, first_k, steps);
   const Lines<Word> block(steps * kStepElements<Word>, Word(7.0F));
-  pack_block(lines, block.data(), side, matrix.source(), first_row, first_k, steps);
+  pack_block(lines, block.data(), side, matrix.source(), first_row, first_k, {steps});
   for (std::int64_t r = 0; r < kTileRows; ++r) {
     for (std::int64_t p = 0; p < steps * kStepExtent<Word>; ++p) {
       const auto got = static_cast<float>(block.data()[packed_index<Word>(side, r, p)]);
@@ -108,8 +108,8 @@ struct Operands {
         steps(steps_of<Word>(k)),
         left(steps * kStepElements<Word>),
         right(steps * kStepElements<Word>) {
-    pack_block(lines, left.data(), TileSide::left, a.source(), 0, 0, steps);
-    pack_block(lines, right.data(), TileSide::right, b.source(), 0, 0, steps);
+    pack_block(lines, left.data(), TileSide::left, a.source(), 0, 0, {steps});
+    pack_block(lines, right.data(), TileSide::right, b.source(), 0, 0, {steps});
   }
   /// The product, added to `c`.
   [[nodiscard]] std::vector<double> product_added_to(std::vector<double> c) const {

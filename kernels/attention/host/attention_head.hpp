@@ -55,7 +55,7 @@ struct HeadRows {
   template <class Word>
   void pack_along(LineKind lines, Word* to, TileSide side, const HeadExtents<Word>& extents, std::int64_t b) const {
     pack_block<Word, T>(lines, to, side, {data, extents.positions, extents.dim, stride}, b * kTileRows, 0,
-                        extents.dim_steps);
+                        {extents.dim_steps});
   }
   /// Packs D as rows, with the positions of block b as k; each further block of D goes `next` elements on.
   template <class Word>
@@ -63,7 +63,7 @@ struct HeadRows {
                    std::int64_t next) const {
     for (std::int64_t c = 0; c < extents.dim_blocks; ++c) {
       pack_block<Word, T>(lines, to + c * next, side, {data, extents.dim, extents.positions, stride, true},
-                          c * kTileRows, b * kTileRows, HeadExtents<Word>::kBlockSteps);
+                          c * kTileRows, b * kTileRows, {HeadExtents<Word>::kBlockSteps});
     }
   }
 };

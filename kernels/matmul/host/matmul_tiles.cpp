@@ -25,7 +25,11 @@ constexpr std::int64_t kSumBytes = kTileElements * static_cast<std::int64_t>(siz
 constexpr std::int64_t kChunkBytes = 512 << 10;  // most bytes of a packed chunk
 constexpr std::int64_t kSpanBytes = 4 << 20;     // of the shared side
 constexpr std::int64_t kKeptBlocks = 512;        // most blocks of sums that stay from span to span
-constexpr std::int64_t kPackedBlocks = 8;        // of a PackingUnit if k is across
+// A line more than its elements, since the same rows of steps 2 KiB apart would share two sets of a first-level cache.
+constexpr std::int64_t kStrideBytes = kStepBytes + kLineBytes;
+template <class Word>
+constexpr std::int64_t kStride = kStrideBytes / static_cast<std::int64_t>(sizeof(StorageOf<Word>));  // of elements
+constexpr std::int64_t kPackedBlocks = 8;  // of a PackingUnit if k is across
 
 struct Range {
   std::int64_t begin, end;
@@ -93,9 +97,9 @@ BlockPlan plan_blocks(const ProductShape& shape, const TileUnit& unit, std::int6
   const std::int64_t most_streamed = (plan.streamed + plan.streams - 1) / plan.streams;
   const std::int64_t most_shared = (plan.shared + plan.splits - 1) / plan.splits;
   plan.group = equal_part(most_shared, unit.group_blocks);
-  const std::int64_t most_packed = kChunkBytes / (plan.pass * kStepBytes);
+  const std::int64_t most_packed = kChunkBytes / (plan.pass * kStrideBytes);
   plan.chunk = equal_part(most_streamed, std::clamp<std::int64_t>(unit.sum_blocks / plan.group, 1, most_packed));
-  const std::int64_t passes = std::max<std::int64_t>(1, kSpanBytes / (plan.shared * plan.pass * kStepBytes));
+  const std::int64_t passes = std::max<std::int64_t>(1, kSpanBytes / (plan.shared * plan.pass * kStrideBytes));
   const bool in_spans =
       passes * plan.pass < plan.steps && plan.group == most_shared && most_streamed * plan.group <= kKeptBlocks;
   plan.span = in_spans ? passes * plan.pass : plan.steps;
@@ -156,7 +160,7 @@ class TiledProduct {
           prefetch_rows<Word>(shared_, next.block * kTileRows, packed.blocks * kTileRows,
                               (span.begin + next.step) * kStepExtent<Word>, packed.steps, part, parts);
           pack_block(unit_.lines, shared_block(b, s), side, shared_, b * kTileRows,
-                     (span.begin + s) * kStepExtent<Word>, 1);
+                     (span.begin + s) * kStepExtent<Word>, {1, kStrideBytes / 4});
         }
       }
     }
@@ -183,14 +187,14 @@ class TiledProduct {
   }
 
  private:
-  [[nodiscard]] std::int64_t shared_bytes() const { return plan_.shared * plan_.span * kStepBytes; }
+  [[nodiscard]] std::int64_t shared_bytes() const { return plan_.shared * plan_.span * kStrideBytes; }
   [[nodiscard]] std::int64_t sums_bytes() const { return plan_.kept * plan_.group * kSumBytes; }
   [[nodiscard]] std::int64_t worker_bytes() const {
-    return sums_bytes() + plan_.chunk * plan_.pass * kStepBytes + kSumBytes;
+    return sums_bytes() + plan_.chunk * plan_.pass * kStrideBytes + kSumBytes;
   }
 
   [[nodiscard]] Word* shared_block(std::int64_t block, std::int64_t step_of_span) const {
-    return packed_ + (block * plan_.span + step_of_span) * kStepElements<Word>;
+    return packed_ + (block * plan_.span + step_of_span) * kStride<Word>;
   }
 
   using Block = TileRows<StorageOf<Out>, StorageOf<In>>;
@@ -251,7 +255,7 @@ class TiledProduct {
     beside.parts = chunk.extent() * group.extent();
     pack_chunk(mine, chunk, pass);
     for (std::int64_t s = chunk.begin; s < chunk.end; ++s) {
-      const Word* const block = mine + (s - chunk.begin) * plan_.pass * kStepElements<Word>;
+      const Word* const block = mine + (s - chunk.begin) * plan_.pass * kStride<Word>;
       for (std::int64_t h = group.begin; h < group.end; ++h) {
         float* const sums = waiting + ((s - first_kept) * plan_.group + h - group.begin) * kTileElements;
         float* const to = last ? complete : sums;
@@ -266,7 +270,8 @@ class TiledProduct {
                       left_streams ? ReadOnce::right : ReadOnce::left,
                       {Beside::step, &beside},
                       rows_of_block(shape_.m, left_streams ? s : h),
-                      rows_of_block(shape_.n, left_streams ? h : s)});
+                      rows_of_block(shape_.n, left_streams ? h : s),
+                      kStrideBytes});
         beside.complete = beside.next;
       }
     }
@@ -277,8 +282,8 @@ class TiledProduct {
     const std::int64_t at_once = streamed_.k_across ? 1 : pass.extent();  // see PackingUnit
     for (std::int64_t step = 0; step < pass.extent(); step += at_once) {
       for (std::int64_t s = chunk.begin; s < chunk.end; ++s) {
-        pack_block(unit_.lines, to + ((s - chunk.begin) * plan_.pass + step) * kStepElements<Word>, plan_.streaming,
-                   streamed_, s * kTileRows, (pass.begin + step) * kStepExtent<Word>, at_once);
+        pack_block(unit_.lines, to + ((s - chunk.begin) * plan_.pass + step) * kStride<Word>, plan_.streaming,
+                   streamed_, s * kTileRows, (pass.begin + step) * kStepExtent<Word>, {at_once, kStrideBytes / 4});
       }
     }
   }

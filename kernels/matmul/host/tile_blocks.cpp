@@ -68,11 +68,11 @@ template <TileSide side, bool k_across, class Reads>
 }
 
 template <TileSide side, bool k_across, bool pairs, class T>
-void pack_steps(float* to, const TileSource<T>& from, std::int64_t row, std::int64_t first_k, std::int64_t steps) {
+void pack_steps(float* to, const TileSource<T>& from, std::int64_t row, std::int64_t first_k, PackedSteps steps) {
   constexpr std::int64_t kHalf = kTileRows / 2;
   constexpr std::int64_t kSecondHalf = side == TileSide::left ? kHalf * kStepWords : kStepWords;
   constexpr std::int64_t kExtent = pairs ? 2 * kStepWords : kStepWords;
-  for (std::int64_t step = 0; step < steps; ++step, to += kTileRows * kStepWords) {
+  for (std::int64_t step = 0; step < steps.count; ++step, to += steps.words) {
     const std::int64_t k = first_k + step * kExtent;
     if (row + kTileRows <= from.rows && k + kExtent <= from.k) {
       pack_half_step<side, k_across>(to, Reader<T, pairs, true>{from}, row, k);
@@ -86,7 +86,7 @@ void pack_steps(float* to, const TileSource<T>& from, std::int64_t row, std::int
 
 template <bool pairs, class Word, class T>
 void pack_into(Word* words, TileSide side, const TileSource<T>& from, std::int64_t row, std::int64_t k,
-               std::int64_t steps) {
+               PackedSteps steps) {
   auto* const to = reinterpret_cast<float*>(words);
   if (side == TileSide::left) {
     from.k_across ? pack_steps<TileSide::left, true, pairs>(to, from, row, k, steps)
@@ -170,20 +170,20 @@ void store_rows(const TileRows<Out, In>& block, std::int64_t begin, std::int64_t
 class Blocks final : public TileBlocks {
  public:
   void pack(float* to, TileSide side, const TileSource<float>& from, std::int64_t first_row, std::int64_t first_k,
-            std::int64_t steps) const override {
+            PackedSteps steps) const override {
     pack_into<false>(to, side, from, first_row, first_k, steps);
   }
   void pack(float* to, TileSide side, const TileSource<std::uint16_t>& from, std::int64_t first_row,
-            std::int64_t first_k, std::int64_t steps) const override {
+            std::int64_t first_k, PackedSteps steps) const override {
     pack_into<false>(to, side, from, first_row, first_k, steps);
   }
   void pack(float* to, TileSide side, const TileSource<Float16Bits>& from, std::int64_t first_row, std::int64_t first_k,
-            std::int64_t steps) const override {
+            PackedSteps steps) const override {
     pack_into<false>(to, side, from, first_row, first_k, steps);
   }
   void pack([[maybe_unused]] std::uint16_t* to, [[maybe_unused]] TileSide side,
             [[maybe_unused]] const TileSource<std::uint16_t>& from, [[maybe_unused]] std::int64_t first_row,
-            [[maybe_unused]] std::int64_t first_k, [[maybe_unused]] std::int64_t steps) const override {
+            [[maybe_unused]] std::int64_t first_k, [[maybe_unused]] PackedSteps steps) const override {
 #if KOZERO_LINE_BITS == 512
     pack_into<true>(to, side, from, first_row, first_k, steps);
 #endif

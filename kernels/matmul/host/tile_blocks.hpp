@@ -35,18 +35,24 @@ struct TileRows {
   bool non_temporal = false;           ///< aligned whole rows of c and active bypass the caches: no line is read first
 };
 
+/// Steps of a packed block, and the words from one to the next.
+struct PackedSteps {
+  std::int64_t count;
+  std::int64_t words = kTileRows * kStepWords;
+};
+
 /// T is a storage type (StorageOf) in all of its functions.
 class TileBlocks {
  public:
-  // Packs rows [first_row, first_row + 32) and `steps` steps from `first_k`: as floats, or bf16 as pairs.
+  // Packs rows [first_row, first_row + 32) and `steps` from `first_k`: as floats, or bf16 as pairs.
   virtual void pack(float* to, TileSide side, const TileSource<float>& from, std::int64_t first_row,
-                    std::int64_t first_k, std::int64_t steps) const = 0;
+                    std::int64_t first_k, PackedSteps steps) const = 0;
   virtual void pack(float* to, TileSide side, const TileSource<std::uint16_t>& from, std::int64_t first_row,
-                    std::int64_t first_k, std::int64_t steps) const = 0;
+                    std::int64_t first_k, PackedSteps steps) const = 0;
   virtual void pack(float* to, TileSide side, const TileSource<Float16Bits>& from, std::int64_t first_row,
-                    std::int64_t first_k, std::int64_t steps) const = 0;
+                    std::int64_t first_k, PackedSteps steps) const = 0;
   virtual void pack(std::uint16_t* to, TileSide side, const TileSource<std::uint16_t>& from, std::int64_t first_row,
-                    std::int64_t first_k, std::int64_t steps) const = 0;
+                    std::int64_t first_k, PackedSteps steps) const = 0;
 
   // Stores the existing rows of [begin, end).
   virtual void store(const TileRows<float, float>& block, std::int64_t begin, std::int64_t end) const = 0;

@@ -14,11 +14,11 @@
 
 namespace kozero::kernels {
 
-/// Packs rows [first_row, first_row + 32) and `steps` steps from `first_k`, a multiple of a step's extent, to `to`,
+/// Packs rows [first_row, first_row + 32) and `steps` from `first_k`, a multiple of a step's extent, to `to`,
 /// which begins on a cache line.
 template <class Word, class T>
 void pack_block(LineKind lines, Word* to, TileSide side, const TileSource<T>& from, std::int64_t first_row,
-                std::int64_t first_k, std::int64_t steps) {
+                std::int64_t first_k, PackedSteps steps) {
   static_assert(sizeof(T) == sizeof(StorageOf<T>));
   const auto* const bits = reinterpret_cast<const StorageOf<T>*>(from.data);
   tile_blocks(lines).pack(reinterpret_cast<StorageOf<Word>*>(to), side,

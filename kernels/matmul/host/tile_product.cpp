@@ -29,7 +29,7 @@ struct PairOfBfloat16 {
 /// kRows rows and kLinesAtOnce lines of c.
 template <class Word, int kRows>
 [[gnu::always_inline]] inline void product_of_rows(float* c, const float* before, const float* left, const float* right,
-                                                   std::int64_t steps) {
+                                                   std::int64_t steps, std::int64_t step_words) {
   Line sum[kRows][kLinesAtOnce];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
@@ -38,12 +38,12 @@ template <class Word, int kRows>
       sum[r][l] = before != nullptr ? load(before + r * kTileRows + l * kLineFloats) : zero();
     }
   }
-  for (std::int64_t step = 0; step < steps; ++step, left += kTileRows * kStepWords) {
+  for (std::int64_t step = 0; step < steps; ++step, left += step_words, right += step_words) {
 #pragma GCC unroll 2
-    for (int word = 0; word < kStepWords; ++word, right += kTileRows) {
+    for (int word = 0; word < kStepWords; ++word) {
       Line of_right[kLinesAtOnce];
 #pragma GCC unroll 2
-      for (int l = 0; l < kLinesAtOnce; ++l) of_right[l] = load(right + l * kLineFloats);
+      for (int l = 0; l < kLinesAtOnce; ++l) of_right[l] = load(right + word * kTileRows + l * kLineFloats);
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
         const Line of_left = Word::broadcast_word(left + r * kStepWords + word);
@@ -62,6 +62,7 @@ template <class Word, int kRows>
 template <class Word>
 void product_of(const TileProduct& product) {
   constexpr std::int64_t kColumns = kLinesAtOnce * kLineFloats;
+  const std::int64_t step_words = product.step_bytes / 4;
   if (product.beside.part != nullptr) {
     for (std::int64_t step = 0; step < product.steps; ++step) product.beside.part(product.beside.of, step);
   }
@@ -74,10 +75,10 @@ void product_of(const TileProduct& product) {
       const std::int64_t rest = product.rows - row;
       // 8 rows are two times 4, not 6 and 2.
       if (rest > 2 * kFewestRows || (rest > kFewestRows && rest <= kMostRows)) {
-        product_of_rows<Word, kMostRows>(product.c + at, before, left, right, product.steps);
+        product_of_rows<Word, kMostRows>(product.c + at, before, left, right, product.steps, step_words);
         row += kMostRows;
       } else {
-        product_of_rows<Word, kFewestRows>(product.c + at, before, left, right, product.steps);
+        product_of_rows<Word, kFewestRows>(product.c + at, before, left, right, product.steps, step_words);
         row += kFewestRows;
       }
     }

@@ -73,6 +73,7 @@ struct TileProduct {
   ReadOnce once = ReadOnce::neither;
   SideWork beside{};
   std::int64_t rows = kTileRows, columns = kTileRows;  ///< of c that exist
+  std::int64_t step_bytes = kStepBytes;                ///< from a step of left or right to the next
 };
 
 /// X(kind) for each kind of vector instructions for which lines.hpp is compiled.

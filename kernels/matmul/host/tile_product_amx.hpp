@@ -42,7 +42,7 @@ void multiply_on(Tiles& tiles, const TileProduct& product) {
   const auto* a = static_cast<const char*>(product.left);
   const auto* b = static_cast<const char*>(product.right);
   const SideWork beside = product.beside;
-  for (std::int64_t step = 0; step < product.steps; ++step, a += kStepBytes, b += kStepBytes) {
+  for (std::int64_t step = 0; step < product.steps; ++step, a += product.step_bytes, b += product.step_bytes) {
     load_operand<6, right_once>(tiles, b, kRowBytes);
     load_operand<4, left_once>(tiles, a, kLineBytes);
     tiles.template multiply<0, 4, 6>();
