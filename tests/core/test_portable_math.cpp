@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr int kCount = 400000;
+constexpr int kCount = 50000;
 
 /// |value - exact| in units of the last place of the double next to `exact`.
 double ulps(double value, long double exact) {
