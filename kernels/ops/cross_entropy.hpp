@@ -19,6 +19,7 @@
 #include <Kokkos_Core.hpp>
 
 #include <kozero/core/error.hpp>
+#include <kozero/core/portable_math.hpp>
 #include <kozero/core/views.hpp>
 #include "kernels/launch/for_each.hpp"
 #include "kernels/launch/inputs.hpp"
@@ -50,7 +51,7 @@ static void cross_entropy_forward(const Space& space, Vector<float> losses, Matr
         const float largest = row_max(team, vocabulary, x);
         const float sum = row_sum(
             team, vocabulary, [=](float logit) { return exp_below(logit, largest); }, x);
-        const float loss = largest - static_cast<float>(x[targets(n)]) + Kokkos::log(sum);
+        const float loss = largest - static_cast<float>(x[targets(n)]) + portable_log(sum);
         once_per_row(team, [&]() { losses(n) = loss; });
       });
 }
@@ -76,7 +77,7 @@ static void cross_entropy(const Space& space, Vector<float> losses, Matrix<T> lo
         assign_row(team, x + vocabulary, columns - vocabulary, []() { return 0.0F; });
         meet(team);
         once_per_row(team, [&]() {
-          losses(n) = largest - target_logit + Kokkos::log(sum);
+          losses(n) = largest - target_logit + portable_log(sum);
           x[target] = static_cast<T>(factor * exp_below(target_logit, largest) - scale);
         });
       });
@@ -129,7 +130,7 @@ template <class Space>
 static void put_losses(const Space& space, Vector<float> losses, const SoftmaxOfRows& softmax) {
   for_each_element(
       space, "kozero::put_losses", static_cast<std::int64_t>(losses.extent(0)), KOKKOS_LAMBDA(std::int64_t n) {
-        losses(n) = softmax.largest(n) - softmax.target(n) + Kokkos::log(softmax.sum(n));
+        losses(n) = softmax.largest(n) - softmax.target(n) + portable_log(softmax.sum(n));
       });
 }
 

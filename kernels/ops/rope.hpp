@@ -12,6 +12,7 @@
 #include <Kokkos_Core.hpp>
 
 #include <kozero/core/error.hpp>
+#include <kozero/core/portable_math.hpp>
 #include <kozero/core/views.hpp>
 #include "kernels/launch/for_each.hpp"
 #include "kernels/launch/inputs.hpp"
@@ -33,7 +34,7 @@ struct RopeFrequencies {
 
   /// Radians per position of pair i of D/2 = `half`.
   [[nodiscard]] KOKKOS_INLINE_FUNCTION double operator()(std::int64_t i, std::int64_t half) const {
-    const double plain = Kokkos::pow(theta, -static_cast<double>(i) / static_cast<double>(half));
+    const double plain = portable_pow(theta, -static_cast<double>(i) / static_cast<double>(half));
     const double turns = original_seq * plain / (2.0 * Kokkos::numbers::pi);
     const double share = (turns - low_freq_factor) / (high_freq_factor - low_freq_factor);
     const double slowed = share < 0.0 ? 1.0 : share > 1.0 ? 0.0 : 1.0 - share;
@@ -41,20 +42,26 @@ struct RopeFrequencies {
   }
 };
 
-/// Fills the tables (T, D/2); angles are in double.
+/// Fills the tables (T, D/2); angles are in double. A block of positions computes each frequency once.
 template <class Space>
 static void rope_tables(const Space& space, Matrix<float> cosines, Matrix<float> sines,
                         const RopeFrequencies& frequencies) {
   const auto half = static_cast<std::int64_t>(cosines.extent(1));
   require(sines.extent(0) == cosines.extent(0) && sines.extent(1) == cosines.extent(1),
           "rope_tables: cosines and sines differ in shape");
+  constexpr std::int64_t kBlock = 32;
+  const auto positions = static_cast<std::int64_t>(cosines.extent(0));
   for_each_row(
-      space, "kozero::rope_tables", static_cast<std::int64_t>(cosines.extent(0)),
-      KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t t) {
+      space, "kozero::rope_tables", (positions + kBlock - 1) / kBlock,
+      KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t block) {
+        const std::int64_t end = positions < (block + 1) * kBlock ? positions : (block + 1) * kBlock;
         for_each_column(team, half, [&](std::int64_t i) {
-          const double angle = static_cast<double>(t) * frequencies(i, half);
-          cosines(t, i) = static_cast<float>(Kokkos::cos(angle));
-          sines(t, i) = static_cast<float>(Kokkos::sin(angle));
+          const double frequency = frequencies(i, half);
+          for (std::int64_t t = block * kBlock; t < end; ++t) {
+            const SinCos turn = portable_sin_cos(static_cast<double>(t) * frequency);
+            cosines(t, i) = static_cast<float>(turn.cos);
+            sines(t, i) = static_cast<float>(turn.sin);
+          }
         });
       });
 }

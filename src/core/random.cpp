@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numbers>
 
+#include <kozero/core/portable_math.hpp>
 #include <kozero/core/random.hpp>
 
 namespace kozero {
@@ -18,6 +19,35 @@ std::uint64_t mixed(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
+/// Elements 2 * pair and 2 * pair + 1 of a standard normal stream.
+struct TwoNormals {
+  double even, odd;
+};
+
+TwoNormals normals_at(std::uint64_t key, std::uint64_t pair) {
+  const Words4 words = philox(key, counter_of(pair));
+  // Two uniforms of 53 bits; the first in (0, 1], so that its logarithm is finite.
+  const auto wide = [&](int i) { return (static_cast<std::uint64_t>(words.x[i]) << 32 | words.x[i + 1]) >> 11; };
+  const double u = (static_cast<double>(wide(0)) + 1.0) * 0x1p-53;
+  const double angle = 2.0 * std::numbers::pi * (static_cast<double>(wide(2)) * 0x1p-53);
+  const double radius = std::sqrt(-2.0 * portable_log(u));
+  const SinCos turn = portable_sin_cos(angle);
+  return {radius * turn.cos, radius * turn.sin};
+}
+
+/// Elements [first, first + out.extent(0)) of the stream times `deviation`. An odd `first` begins within a pair.
+void fill_normal(std::uint64_t key, double deviation, std::int64_t first, const HostVector<float>& out) {
+  const auto extent = static_cast<std::int64_t>(out.extent(0));
+  Kokkos::parallel_for("kozero::fill_initial", Kokkos::RangePolicy<Host>(Host(), first / 2, (first + extent + 1) / 2),
+                       [=](const std::int64_t pair) {
+                         const TwoNormals values = normals_at(key, static_cast<std::uint64_t>(pair));
+                         const std::int64_t i = 2 * pair - first;
+                         if (i >= 0) out(i) = static_cast<float>(deviation * values.even);
+                         if (i + 1 < extent) out(i + 1) = static_cast<float>(deviation * values.odd);
+                       });
+  Host().fence("kozero::fill_initial");
+}
+
 }  // namespace
 
 std::uint64_t stream_key(std::uint64_t seed, std::string_view name) {
@@ -27,13 +57,8 @@ std::uint64_t stream_key(std::uint64_t seed, std::string_view name) {
 }
 
 double normal_at(std::uint64_t key, std::uint64_t index) {
-  const Words4 words = philox(key, counter_of(index / 2));
-  // Two uniforms of 53 bits; the first in (0, 1], so that its logarithm is finite.
-  const auto wide = [&](int i) { return (static_cast<std::uint64_t>(words.x[i]) << 32 | words.x[i + 1]) >> 11; };
-  const double u = (static_cast<double>(wide(0)) + 1.0) * 0x1p-53;
-  const double angle = 2.0 * std::numbers::pi * (static_cast<double>(wide(2)) * 0x1p-53);
-  const double radius = std::sqrt(-2.0 * std::log(u));
-  return radius * (index % 2 == 0 ? std::cos(angle) : std::sin(angle));
+  const TwoNormals values = normals_at(key, index / 2);
+  return index % 2 == 0 ? values.even : values.odd;
 }
 
 std::uint64_t permuted(std::uint64_t key, std::uint64_t position, std::uint64_t extent) {
@@ -56,26 +81,11 @@ std::uint64_t permuted(std::uint64_t key, std::uint64_t position, std::uint64_t 
 }
 
 void fill_initial(const Parameter& parameter, std::uint64_t seed, std::int64_t first, HostVector<float> out) {
-  const auto key = stream_key(seed, parameter.name);
-  const double deviation = parameter.deviation;
-  const auto kind = parameter.initial;
-  const Host space;
-  Kokkos::parallel_for(
-      "kozero::fill_initial", Kokkos::RangePolicy<Host>(space, 0, static_cast<std::int64_t>(out.extent(0))),
-      [=](const std::int64_t i) {
-        switch (kind) {
-          case Initial::normal:
-            out(i) = static_cast<float>(deviation * normal_at(key, static_cast<std::uint64_t>(first + i)));
-            break;
-          case Initial::zeros:
-            out(i) = 0.0F;
-            break;
-          case Initial::ones:
-            out(i) = 1.0F;
-            break;
-        }
-      });
-  space.fence("kozero::fill_initial");
+  if (parameter.initial == Initial::normal) {
+    fill_normal(stream_key(seed, parameter.name), parameter.deviation, first, out);
+  } else {
+    Kokkos::deep_copy(Host(), out, parameter.initial == Initial::ones ? 1.0F : 0.0F);
+  }
 }
 
 void fill_initial_unit(const ParameterTable& table, int unit, std::uint64_t seed, std::int64_t first,

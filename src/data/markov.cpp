@@ -7,6 +7,7 @@
 #include <string>
 
 #include <kozero/core/error.hpp>
+#include <kozero/core/portable_math.hpp>
 #include <kozero/core/random.hpp>
 #include "src/data/markov.hpp"
 
@@ -54,7 +55,7 @@ MarkovSource::Row MarkovSource::make_row(std::int64_t state, std::int64_t vocab,
     }
   }
   for (std::size_t i = 0; i < row.successors.size(); ++i) {
-    const double exponential = -std::log(open_uniform(philox(key, counter_of(i, 1)).x[0]));
+    const double exponential = -portable_log(open_uniform(philox(key, counter_of(i, 1)).x[0]));
     row.cumulative.push_back(exponential * exponential);
   }
   add_up(row.cumulative);
@@ -89,7 +90,7 @@ MarkovSource::MarkovSource(std::int64_t vocab, std::uint64_t seed) : key_(stream
   for (std::size_t s = 0; s < rows_.size(); ++s) {
     for (std::size_t i = 0; i < rows_[s].successors.size(); ++i) {
       const double p = probability(rows_[s].cumulative, i);
-      if (p > 0.0) entropy_rate_ -= start_[s] * p * std::log(p);
+      if (p > 0.0) entropy_rate_ -= start_[s] * p * portable_log(p);
     }
   }
   add_up(start_);

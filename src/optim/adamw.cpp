@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // adamw.cpp: Adam with decoupled weight decay (kernels/ops/adamw.hpp). States: exp_avg, exp_avg_sq.
-#include <cmath>
-
 #include "kernels/ops/adamw.hpp"
+#include <kozero/core/portable_math.hpp>
 #include "src/optim/flat_optimizer.hpp"
 
 namespace kozero::optim {
@@ -24,14 +23,13 @@ class AdamW final : public FlatOptimizer<Scalar> {
   void update_runs(std::int64_t first, const Target<Scalar>& target, Vector<const float> gradient,
                    const kernels::UpdateRuns& runs, const Step& step) override {
     const auto extent = static_cast<std::int64_t>(target.master.extent(0));
-    const auto number = static_cast<double>(step.number);
     const kernels::AdamW scalars{.lr = step.lr,
                                  .beta1 = config_.beta1,
                                  .beta2 = config_.beta2,
                                  .eps = config_.eps,
                                  .weight_decay = config_.weight_decay,
-                                 .correction1 = 1.0 - std::pow(config_.beta1, number),
-                                 .correction2 = 1.0 - std::pow(config_.beta2, number),
+                                 .correction1 = 1.0 - integer_power(config_.beta1, step.number),
+                                 .correction2 = 1.0 - integer_power(config_.beta2, step.number),
                                  .gradient_scale = step.gradient_scale};
     this->run_where_states_lie([&](const auto& space) {
       kernels::adamw_update(space, target.master, target.stored, slice(exp_avg_, first, extent),

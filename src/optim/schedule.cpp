@@ -9,6 +9,7 @@
 
 #include <kozero/core/choices.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/core/portable_math.hpp>
 #include <kozero/optim/schedule.hpp>
 
 namespace kozero::optim {
@@ -25,7 +26,7 @@ struct Schedule {
 constexpr std::array kScheduleRows = {
     Schedule{"constant", false, [](double) { return 1.0; }},
     Schedule{"linear", false, [](double p) { return 1.0 - p; }},
-    Schedule{"cosine", false, [](double p) { return 0.5 * (1.0 + std::cos(std::numbers::pi * p)); }},
+    Schedule{"cosine", false, [](double p) { return 0.5 * (1.0 + portable_cos(std::numbers::pi * p)); }},
     Schedule{"wsd", true, [](double p) { return 1.0 - p; }},
 };
 

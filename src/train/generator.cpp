@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include <kozero/core/error.hpp>
+#include <kozero/core/portable_math.hpp>
 #include <kozero/core/random.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/train/generator.hpp>
@@ -83,7 +84,7 @@ Token pick_token(std::span<const float> logits, const Sampling& sampling, double
   const auto kept = static_cast<std::size_t>(sampling.top_k > 0 ? std::min(sampling.top_k, most) : most);
   const double highest = ranking.logit(ranking[0]);
   if (!std::isfinite(highest)) return ranking[0];
-  const auto weight = [&](Token id) { return std::exp((ranking.logit(id) - highest) / sampling.temperature); };
+  const auto weight = [&](Token id) { return portable_exp((ranking.logit(id) - highest) / sampling.temperature); };
 
   double all = 0.0;
   for (std::size_t i = 0; i < kept; ++i) all += weight(kept == ranking.size() ? static_cast<Token>(i) : ranking[i]);

@@ -56,6 +56,20 @@ TEST_CASE("normal values have mean 0, variance 1 and a normal tail") {
   CHECK(beyond_two / static_cast<double>(kCount) == Catch::Approx(0.0455).margin(0.003));
 }
 
+TEST_CASE("each shard of a normal parameter has the values of its elements, at odd ends too") {
+  const Parameter parameter{.name = "w", .shape = {}};
+  for (const std::int64_t first : {0, 1, 6, 7}) {
+    for (const std::size_t extent : {0, 1, 2, 5, 8}) {
+      std::vector<float> values(extent, 9.0F);
+      fill_initial(parameter, 3, first, HostVector<float>(values.data(), extent));
+      for (std::size_t i = 0; i < extent; ++i) {
+        const double normal = normal_at(stream_key(3, "w"), static_cast<std::uint64_t>(first) + i);
+        CHECK(values[i] == static_cast<float>(parameter.deviation * normal));
+      }
+    }
+  }
+}
+
 TEST_CASE("streams of different names and seeds are unrelated") {
   CHECK(stream_key(1, "a") != stream_key(1, "b"));
   CHECK(stream_key(1, "a") != stream_key(2, "a"));

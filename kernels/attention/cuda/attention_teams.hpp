@@ -16,6 +16,7 @@
 #include <string>
 
 #include <kozero/core/error.hpp>
+#include <kozero/core/portable_math.hpp>
 #include "kernels/attention/attention.hpp"
 #include "kernels/launch/for_each.hpp"
 #include "kernels/launch/packs.hpp"
@@ -276,7 +277,7 @@ class TeamForward {
         if (d < shape_.head_dim) out[i * shape_.y_columns() + d] = static_cast<T>(running.outputs[a][e] / sum);
       }
       const std::int64_t n = (tile.head.batch * shape_.heads + tile.head.head) * shape_.positions + i;
-      if (tile.column == 0) logsumexp_.data()[n] = running.largest[a] + Kokkos::log(sum);
+      if (tile.column == 0) logsumexp_.data()[n] = running.largest[a] + portable_log(sum);
     }
   }
 

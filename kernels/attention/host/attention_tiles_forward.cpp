@@ -4,9 +4,9 @@
 // A task has the query heads of one key head, whose keys and values it packs once, or a part of their strips if there
 // are few key heads for the threads. A strip's sums are rescaled when its largest score grows from chunk to chunk.
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
+#include <kozero/core/portable_math.hpp>
 #include <kozero/core/precision.hpp>
 #include "kernels/attention/host/attention_head.hpp"
 #include "kernels/attention/host/attention_host.hpp"
@@ -103,7 +103,7 @@ struct Forward {
     QueryValues inverse;
     for (std::int64_t i = 0; i < kTileRows; ++i) inverse.of[i] = 1.0F / softmax.sum.of[i];
     for (std::int64_t i = 0; i < extents.rows_of(strip.block); ++i) {
-      lse[i] = shape.scale() * softmax.largest.of[i] + std::log(softmax.sum.of[i]);
+      lse[i] = shape.scale() * softmax.largest.of[i] + portable_log(softmax.sum.of[i]);
     }
     T* const head = y + shape.output(strip.batch, strip.head);
     for (std::int64_t c = 0; c < extents.dim_blocks; ++c) {
