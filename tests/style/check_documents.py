@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
 # check_documents.py SOURCE: what the documents name exists: files and anchors of links, files, decks of inputs/, tests,
-# labels, targets, deck keys, tables of tests/bench/tables.sh (a page mentions each); and each block of commands has a
-# mark (run_documents.py reads it).
+# labels, targets, deck keys, tables of tests/bench/tables.sh (a page mentions each); each block of commands has a mark
+# (run_documents.py reads it); and measured rates and times have a date and a processor.
 
 import pathlib
 import re
@@ -13,6 +13,11 @@ SECTIONS = "run|model|data|train|optim|zero|comm|checkpoint|log"
 FOLDERS = r"(?:src|include|kernels|io|tests|cmake|docs|inputs|\.ci)"
 FILES_OF_RUNS = ("txt", "toml", "json", "jsonl", "cpp", "hpp", "csv", "safetensors")  # behind a dot, as a key's name is
 MARK = re.compile(r"<!-- (run|run: long|needs: [^>]+) -->$")
+RATE = r"(?:tokens|[kMGT]i?B|[GT]FLOP)/s"
+FIGURE = re.compile(rf"[\d.,]*\d (?:{RATE}|times\b)")
+TABLE_OF_FIGURES = re.compile(rf"\|.*(?:{RATE}|\bms\b|\bseconds\b)")
+DATE = re.compile(r"\b20\d\d-\d\d-\d\d\b")
+PROCESSOR = re.compile(r"\bZen \d|\bXeon\b|processor was not\s+recorded")
 COMMAND = re.compile(
     r"(?:\$ )?(?:[A-Z_]+=\S+ )*(?:\./kozero\.sh|kozero|mpiexec|srun|sbatch|scancel|squeue|ctest|cmake|ninja|git|python3|tail|cat|"
     r"head|h5ls|h5dump|h5py|mkdir|echo|export|source|spack|timeout|rm|curl|/usr/bin/time|(?:tests|build|PREFIX)/\S+)(?=\s|$)|#!/bin")
@@ -159,6 +164,25 @@ def unmarked_commands(text):
         yield "a mark stands before no block"
 
 
+def figures_without_conditions(text):
+    """Rates and ratios in a section, and tables of rates or times, without date and processor. A table's are in the
+    table, or in the text between it and the next table or heading, above or below."""
+
+    def has_none(part):
+        return not (DATE.search(part) and PROCESSOR.search(part))
+
+    prose = re.sub(r"^    [^\n]*|^```.*?^```", "", text, flags=re.M | re.S)
+    for section in re.split(r"^#+ ", prose, flags=re.M):
+        title = section.partition("\n")[0]
+        figure = FIGURE.search(section)
+        if figure and has_none(section):
+            yield f"{title}: {figure.group(0)}: a figure needs a date and a processor"
+        parts = re.split(r"((?:^\|.*\n)+)", section, flags=re.M)  # text, table, text, table, ...
+        for number in range(1, len(parts), 2):
+            if TABLE_OF_FIGURES.match(parts[number]) and has_none("".join(parts[number - 1:number + 2])):
+                yield f"{title}: a table of measurements needs a date and a processor: {parts[number].splitlines()[0]}"
+
+
 def tables_and_pages(source, pages):
     """tests/bench/tables.sh has a function for each table of its list, and pages mention each of them, and no other."""
     script = (source / "tests/bench/tables.sh").read_text()
@@ -191,7 +215,7 @@ def main():
         for found in (broken_links(page, text), unknown_decks(source, text), unknown_files(source, names, text),
                       unknown_tests(tests, text), unknown_cases(cases, text), unknown_labels(cmake, text),
                       unknown_targets(cmake, text), unknown_keys(keys, text), stale_excerpts(code, text),
-                      unmarked_commands(text)):
+                      unmarked_commands(text), figures_without_conditions(text)):
             wrong += [f"{page.relative_to(source)}: {line}" for line in found]
     print("\n".join(wrong) if wrong else f"documents: {len(keys)} keys known, nothing to say")
     return 1 if wrong else 0
