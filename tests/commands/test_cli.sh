@@ -239,8 +239,7 @@ benches() {
   # shellcheck disable=SC2086
   expect 0 'per micro-step, bf16, ' "$kozero" bench kernels "$inputs/demos/synthetic.toml" $shape train.precision=bf16 --runs 1
   # shellcheck disable=SC2086
-  expect 0 '^step share = ' "$kozero" bench kernels "$inputs/demos/synthetic.toml" $shape run.products=library --runs 1
-  lines 0 'product probe'
+  expect 0 '^product probe, base ' env KOZERO_TILE_UNITS=base "$kozero" bench kernels "$inputs/demos/synthetic.toml" $shape --runs 1
   expect 2 'bench kernels: model.arch = linear' "$kozero" bench kernels "$inputs/demos/linear_demo.toml" --runs 1
   # A layer has 4 products in forward and 8 in backward, the head 3. The deck has 2 micro-steps.
   # shellcheck disable=SC2086
@@ -290,13 +289,12 @@ tuning() {
   expect 3 '^\[rank 0\] error: t.toml: it was made for the device "a Z80", this is ".+"; `kozero bench tune` makes one here$' \
     on 2 train "$@" run.tuning=t.toml run.dir=refused
   sed 's/^library = .*/library = "oneDNN 0.1"/' gone.toml >t.toml
-  expect 3 't.toml: it was made for the library "oneDNN 0.1", this is "(oneDNN [0-9.]+|loops)"; ' "$kozero" verify "$@" run.tuning=t.toml
+  expect 3 't.toml: it was made for the library "oneDNN 0.1", this is "KoZeRO.s units"; ' "$kozero" verify "$@" run.tuning=t.toml
   sed 's/^\("f32.*\) = "[^"]*"$/\1 = "abacus"/' gone.toml >t.toml
-  expect 3 't.toml: "f32 .*" = "abacus": there is no such algorithm here; accepted are "loops"' on 2 train "$@" run.tuning=t.toml run.dir=refused
+  expect 3 't.toml: "f32 .*" = "abacus": there is no such algorithm here; accepted are "(AVX-512 BF16|AVX-512|AVX2|AMX|base)"' on 2 train "$@" run.tuning=t.toml run.dir=refused
   head -c 150 gone.toml >t.toml
   expect 3 't.toml(:[0-9]+)?: no tuning file: .*; `kozero bench tune` writes one$' on 2 train "$@" run.tuning=t.toml run.dir=refused
-  expect 2 'run.tuning = "t.toml": nothing reads it if run.products = "library"' "$kozero" train "$@" run.tuning=t.toml run.products=library
-  expect 2 'bench tune: no product of the step has more than one algorithm' "$kozero" bench tune "$@" run.products=library --runs 1
+  expect 2 'run.products = "library": accepted: fastest \| portable \| tf32' "$kozero" train "$@" run.products=library
   expect 2 'refused' ls -d refused
 }
 
@@ -324,20 +322,50 @@ resume_with_other_bits() {
   expect 75 '^note         the number of ranks is 3 and was 2 at step 3$' \
     on 3 train "$@" run.max_minutes=1e-9 checkpoint.resume=auto zero.accumulation=local train.micro_batch=2
   also '^note         from here on the bits are not those of the run before$'
-  "$kozero" --version >version.txt
-  if grep -q oneDNN version.txt && [ "$(uname -m)" = x86_64 ]; then
-    # The library's kernels and the number of threads change bits only if the library computes the products.
-    set -- "$@" run.max_minutes=1e-9
-    expect 75 'resume       after step' env DNNL_MAX_CPU_ISA=SSE41 OMP_NUM_THREADS=2 $mpiexec -n 3 "$kozero" train "$@" \
-      checkpoint.resume=auto zero.accumulation=local train.micro_batch=2
-    lines 0 'the library of products|threads is|number of threads'
-    set -- "$@" run.dir=library run.products=library
-    expect 75 '^note         run.products = "library": products by oneDNN [0-9.]+, whose bits depend on the number of threads \(1 per rank\)$' \
-      "$kozero" train "$@"
-    expect 75 '^note         the library of products is oneDNN [0-9.]+, SSE4.1 and was oneDNN [0-9.]+, AVX.* at step 1$' \
-      env DNNL_MAX_CPU_ISA=SSE41 "$kozero" train "$@" run.threads=2 checkpoint.resume=auto
-    also '^note         the number of threads is 2 and was 1 at step 1; run.threads=1 keeps the bits$'
+}
+
+# stop_and_resume UNITS OVERRIDE...: a run with the units up to UNITS stops after step 1; one with all units continues it.
+stop_and_resume() {
+  local units=$1
+  shift
+  expect 75 'stopped after step 1 ' env KOZERO_TILE_UNITS="$units" $mpiexec -n 2 "$kozero" train "$@" run.max_minutes=1e-9
+  expect 0 'resume       after step 1' on 2 train "$@" checkpoint.resume=auto
+}
+
+# A run keeps its bits when it resumes with other units, if both add fused products of floats. Else a line says so.
+resume_with_other_units() {
+  make_text
+  # shellcheck disable=SC2086
+  set -- "$inputs/quickstart.toml" $tiny model.dim=32 checkpoint.every=4 train.micro_batch=1
+  local portable='train.precision=bf16 run.products=portable'
+  for deck in train.precision=f32 "$portable"; do
+    rm -rf whole resumed
+    # shellcheck disable=SC2086
+    expect 0 'output in' on 2 train "$@" $deck run.dir=whole
+    # shellcheck disable=SC2086
+    stop_and_resume AVX2 "$@" $deck run.dir=resumed
+    lines 0 ' and was |not those of the run before'
+    trace whole >whole.txt
+    trace resumed >resumed.txt
+    expect 0 '^12 steps$' sh -c 'cmp whole.txt resumed.txt && echo $(wc -l <whole.txt) steps'
+    expect 0 '^no difference in ' "$kozero" inspect whole/step_000000012 --diff resumed/step_000000012
+  done
+  stop_and_resume AVX2 "$@" train.precision=bf16 run.dir=bf16
+  if grep -Eq 'products by (AMX|AVX-512 BF16),' out.txt; then
+    also '^note         products is (AMX|AVX-512 BF16) and was one chain of fused multiply-adds at step 1$'
+    also '^note         from here on the bits are not those of the run before$'
+    lines 1 ' and was '
   fi
+  stop_and_resume base "$@" run.dir=base
+  if grep -Eq 'products by AVX' out.txt; then
+    also '^note         products is one chain of fused multiply-adds and was rounded before they are added at step 1$'
+    expect 0 '^note         this processor has no fused multiply-add: its bits differ from those of other processors$' \
+      env KOZERO_TILE_UNITS=base "$kozero" train "$@" run.dir=without_fma
+    expect 0 'output in' "$kozero" train "$@" run.dir=with_fma
+    lines 0 'no fused multiply-add'
+  fi
+  expect 2 "KOZERO_TILE_UNITS: there is no unit 'none'; accepted: base, AVX2, AVX-512, AVX-512 BF16, AMX$" \
+    env KOZERO_TILE_UNITS=none "$kozero" train "$@" run.dir=refused
 }
 
 # A run stopped after one step (run.max_minutes) resumes in its folder with the bits of a run without a stop; also in
