@@ -298,11 +298,6 @@ tuning() {
   expect 2 'refused' ls -d refused
 }
 
-# The steps, losses and gradient norms of a run, with all digits.
-trace() {
-  sed 's/^{"step":\([0-9]*\),.*"loss":\([^,]*\),.*"grad_norm":\([^,]*\),.*/\1 \2 \3/' "$1/metrics.jsonl"
-}
-
 # Kills a process and all its descendants at once.
 kill_all() {
   for child in $(pgrep -P "$1"); do kill_all "$child"; done
@@ -322,50 +317,6 @@ resume_with_other_bits() {
   expect 75 '^note         the number of ranks is 3 and was 2 at step 3$' \
     on 3 train "$@" run.max_minutes=1e-9 checkpoint.resume=auto zero.accumulation=local train.micro_batch=2
   also '^note         from here on the bits are not those of the run before$'
-}
-
-# stop_and_resume UNITS OVERRIDE...: a run with the units up to UNITS stops after step 1; one with all units continues it.
-stop_and_resume() {
-  local units=$1
-  shift
-  expect 75 'stopped after step 1 ' env KOZERO_TILE_UNITS="$units" $mpiexec -n 2 "$kozero" train "$@" run.max_minutes=1e-9
-  expect 0 'resume       after step 1' on 2 train "$@" checkpoint.resume=auto
-}
-
-# A run keeps its bits when it resumes with other units, if both add fused products of floats. Else a line says so.
-resume_with_other_units() {
-  make_text
-  # shellcheck disable=SC2086
-  set -- "$inputs/quickstart.toml" $tiny model.dim=32 checkpoint.every=4 train.micro_batch=1
-  local portable='train.precision=bf16 run.products=portable'
-  for deck in train.precision=f32 "$portable"; do
-    rm -rf whole resumed
-    # shellcheck disable=SC2086
-    expect 0 'output in' on 2 train "$@" $deck run.dir=whole
-    # shellcheck disable=SC2086
-    stop_and_resume AVX2 "$@" $deck run.dir=resumed
-    lines 0 ' and was |not those of the run before'
-    trace whole >whole.txt
-    trace resumed >resumed.txt
-    expect 0 '^12 steps$' sh -c 'cmp whole.txt resumed.txt && echo $(wc -l <whole.txt) steps'
-    expect 0 '^no difference in ' "$kozero" inspect whole/step_000000012 --diff resumed/step_000000012
-  done
-  stop_and_resume AVX2 "$@" train.precision=bf16 run.dir=bf16
-  if grep -Eq 'products by (AMX|AVX-512 BF16),' out.txt; then
-    also '^note         products is (AMX|AVX-512 BF16) and was one chain of fused multiply-adds at step 1$'
-    also '^note         from here on the bits are not those of the run before$'
-    lines 1 ' and was '
-  fi
-  stop_and_resume base "$@" run.dir=base
-  if grep -Eq 'products by AVX' out.txt; then
-    also '^note         products is one chain of fused multiply-adds and was rounded before they are added at step 1$'
-    expect 0 '^note         this processor has no fused multiply-add: its bits differ from those of other processors$' \
-      env KOZERO_TILE_UNITS=base "$kozero" train "$@" run.dir=without_fma
-    expect 0 'output in' "$kozero" train "$@" run.dir=with_fma
-    lines 0 'no fused multiply-add'
-  fi
-  expect 2 "KOZERO_TILE_UNITS: there is no unit 'none'; accepted: base, AVX2, AVX-512, AVX-512 BF16, AMX$" \
-    env KOZERO_TILE_UNITS=none "$kozero" train "$@" run.dir=refused
 }
 
 # A run stopped after one step (run.max_minutes) resumes in its folder with the bits of a run without a stop; also in

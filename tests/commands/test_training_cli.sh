@@ -341,6 +341,50 @@ verify_all() {
   expect 2 'verify: ' "$kozero" verify run --replay 3 --all
 }
 
+# stop_and_resume UNITS OVERRIDE...: a run with the units up to UNITS stops after step 1; one with all units continues it.
+stop_and_resume() {
+  local units=$1
+  shift
+  expect 75 'stopped after step 1 ' env KOZERO_TILE_UNITS="$units" $mpiexec -n 2 "$kozero" train "$@" run.max_minutes=1e-9
+  expect 0 'resume       after step 1' on 2 train "$@" checkpoint.resume=auto
+}
+
+# A run keeps its bits when it resumes with other units, if both add fused products of floats. Else a line says so.
+resume_with_other_units() {
+  make_text
+  # shellcheck disable=SC2086
+  set -- "$inputs/quickstart.toml" $tiny model.dim=32 checkpoint.every=4 train.micro_batch=1
+  local portable='train.precision=bf16 run.products=portable'
+  for deck in train.precision=f32 "$portable"; do
+    rm -rf whole resumed
+    # shellcheck disable=SC2086
+    expect 0 'output in' on 2 train "$@" $deck run.dir=whole
+    # shellcheck disable=SC2086
+    stop_and_resume AVX2 "$@" $deck run.dir=resumed
+    lines 0 ' and was |not those of the run before'
+    trace whole >whole.txt
+    trace resumed >resumed.txt
+    expect 0 '^12 steps$' sh -c 'cmp whole.txt resumed.txt && echo $(wc -l <whole.txt) steps'
+    expect 0 '^no difference in ' "$kozero" inspect whole/step_000000012 --diff resumed/step_000000012
+  done
+  stop_and_resume AVX2 "$@" train.precision=bf16 run.dir=bf16
+  if grep -Eq 'products by (AMX|AVX-512 BF16),' out.txt; then
+    also '^note         products is (AMX|AVX-512 BF16) and was one chain of fused multiply-adds at step 1$'
+    also '^note         from here on the bits are not those of the run before$'
+    lines 1 ' and was '
+  fi
+  stop_and_resume base "$@" run.dir=base
+  if grep -Eq 'products by AVX' out.txt; then
+    also '^note         products is one chain of fused multiply-adds and was rounded before they are added at step 1$'
+    expect 0 '^note         this processor has no fused multiply-add: its bits differ from those of other processors$' \
+      env KOZERO_TILE_UNITS=base "$kozero" train "$@" run.dir=without_fma
+    expect 0 'output in' "$kozero" train "$@" run.dir=with_fma
+    lines 0 'no fused multiply-add'
+  fi
+  expect 2 "KOZERO_TILE_UNITS: there is no unit 'none'; accepted: base, AVX2, AVX-512, AVX-512 BF16, AMX$" \
+    env KOZERO_TILE_UNITS=none "$kozero" train "$@" run.dir=refused
+}
+
 # A resumed run prints each key that changes its bits, with both values; a return to the deck's value is a change too.
 resume_with_other_keys() {
   make_text
