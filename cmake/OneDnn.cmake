@@ -2,10 +2,10 @@
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
 # OneDnn.cmake: DNNL::dnnl, oneDNN 2.6 or newer (3 too), by its header and library: Debian's own CMake file of it stops
-# where OpenCL's headers are not installed, which nothing here needs. With KOZERO_ONEDNN=OFF there is none, and products
-# that no tile unit computes are loops of our own.
+# where OpenCL's headers are not installed, which nothing here needs. `bench kernels` compares our products with
+# oneDNN's, and nothing else uses it. With KOZERO_ONEDNN=OFF there is none to compare with.
 
-option(KOZERO_ONEDNN "Compute products that no tile unit of the processor computes by oneDNN" ON)
+option(KOZERO_ONEDNN "Compare the matrix products of `bench kernels` with oneDNN's" ON)
 if(NOT KOZERO_ONEDNN)
   set(dnnl_VERSION "not used")
   return()

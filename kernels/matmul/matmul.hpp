@@ -92,6 +92,9 @@ template <class T>
 std::string bits_of_products();
 inline constexpr const char* kPortable = "one chain of fused multiply-adds";
 
+/// Whether the processor lacks fused multiply-adds, so that its bits differ from those of other processors.
+bool lacks_fused_multiply_add();
+
 /// Why the processor's fastest unit for T is not used: "AMX refused by the kernel (Operation not permitted)". Empty if
 /// it is used.
 template <class T>

@@ -66,7 +66,7 @@ void require_device(const io::Deck& deck) {
     io::refuse_value(deck, "run.device", std::string("this is ") + kProgram + "; run kozero instead");
   }
   if (kHostIsDevice && deck.run.products == "tf32") {
-    io::refuse_value(deck, "run.products", "TF32 is of GPUs; accepted on the host are \"fastest\", \"library\"");
+    io::refuse_value(deck, "run.products", "TF32 is of GPUs; accepted on the host are \"fastest\", \"portable\"");
   }
   if (!kHostIsDevice || deck.run.device != "cuda") return;
   const std::string reason = cuda_program().empty() ? missing_program() : gpu_unavailable_reason();

@@ -21,6 +21,7 @@
 #include "io/posix/file.hpp"
 #include "io/posix/system_resources.hpp"
 #include "io/run/run_folder.hpp"
+#include "kernels/matmul/matmul.hpp"
 #include "src/run/saving.hpp"
 
 namespace kozero::run {
@@ -80,10 +81,14 @@ std::string require_disk(const io::Deck& deck, std::int64_t vocab) {
   throw Error(Failure::write, text);
 }
 
-/// What a run's cut into granules and its order of additions cost, or give up: lines for the log.
+/// What a run's cut into granules, its order of additions and its processor cost, or give up: lines for the log.
 std::vector<std::string> notes_on_sums(const train::Settings& settings, const io::Deck& deck, int ranks,
                                        bool on_one_node) {
   std::vector<std::string> notes;
+  if (kernels::lacks_fused_multiply_add()) {
+    notes.emplace_back(
+        "note         this processor has no fused multiply-add: its bits differ from those of other processors");
+  }
   const train::BatchSizes& sizes = settings.batch;
   const auto granules = [&](std::int64_t micro_batch) {
     return data::Granules({0, sizes.global_batch}, micro_batch).count();

@@ -113,9 +113,7 @@ void compare(std::vector<std::string>& differences, const std::string& what, con
   if (was != now) differences.push_back(difference_text(what, was, now));
 }
 
-std::string library_of_products() {
-  return kernels::product_library() + ", " + tuning_of_this_device().device;
-}
+std::string library_of_products() { return kernels::product_library() + ", " + tuning_of_this_device().device; }
 
 /// Texts "optim.lr is 5e-4 and was 2e-3 at step 28".
 class Changes {

@@ -60,6 +60,11 @@ make_text() {
   for i in $(seq 1 400); do echo "line $i: the quick brown fox jumps over the lazy dog, again and again."; done >text/a.txt
 }
 
+# The steps, losses and gradient norms of a run, with all digits.
+trace() {
+  sed 's/^{"step":\([0-9]*\),.*"loss":\([^,]*\),.*"grad_norm":\([^,]*\),.*/\1 \2 \3/' "$1/metrics.jsonl"
+}
+
 # A tiny job from the quick start's deck, and GPT-2 124M with a short context.
 small="run.steps=12 run.dir=run model.layers=1 model.dim=16 model.heads=2 model.seq=16 data.tokenizer=bytes
        train.global_batch=6 train.micro_batch=2 train.eval_every=5 optim.warmup_steps=2 log.every=4"

@@ -239,8 +239,7 @@ benches() {
   # shellcheck disable=SC2086
   expect 0 'per micro-step, bf16, ' "$kozero" bench kernels "$inputs/demos/synthetic.toml" $shape train.precision=bf16 --runs 1
   # shellcheck disable=SC2086
-  expect 0 '^step share = ' "$kozero" bench kernels "$inputs/demos/synthetic.toml" $shape run.products=library --runs 1
-  lines 0 'product probe'
+  expect 0 '^product probe, base ' env KOZERO_TILE_UNITS=base "$kozero" bench kernels "$inputs/demos/synthetic.toml" $shape --runs 1
   expect 2 'bench kernels: model.arch = linear' "$kozero" bench kernels "$inputs/demos/linear_demo.toml" --runs 1
   # A layer has 4 products in forward and 8 in backward, the head 3. The deck has 2 micro-steps.
   # shellcheck disable=SC2086
@@ -290,19 +289,13 @@ tuning() {
   expect 3 '^\[rank 0\] error: t.toml: it was made for the device "a Z80", this is ".+"; `kozero bench tune` makes one here$' \
     on 2 train "$@" run.tuning=t.toml run.dir=refused
   sed 's/^library = .*/library = "oneDNN 0.1"/' gone.toml >t.toml
-  expect 3 't.toml: it was made for the library "oneDNN 0.1", this is "(oneDNN [0-9.]+|loops)"; ' "$kozero" verify "$@" run.tuning=t.toml
+  expect 3 't.toml: it was made for the library "oneDNN 0.1", this is "KoZeRO.s units"; ' "$kozero" verify "$@" run.tuning=t.toml
   sed 's/^\("f32.*\) = "[^"]*"$/\1 = "abacus"/' gone.toml >t.toml
-  expect 3 't.toml: "f32 .*" = "abacus": there is no such algorithm here; accepted are "loops"' on 2 train "$@" run.tuning=t.toml run.dir=refused
+  expect 3 't.toml: "f32 .*" = "abacus": there is no such algorithm here; accepted are "(AVX-512 BF16|AVX-512|AVX2|AMX|base)"' on 2 train "$@" run.tuning=t.toml run.dir=refused
   head -c 150 gone.toml >t.toml
   expect 3 't.toml(:[0-9]+)?: no tuning file: .*; `kozero bench tune` writes one$' on 2 train "$@" run.tuning=t.toml run.dir=refused
-  expect 2 'run.tuning = "t.toml": nothing reads it if run.products = "library"' "$kozero" train "$@" run.tuning=t.toml run.products=library
-  expect 2 'bench tune: no product of the step has more than one algorithm' "$kozero" bench tune "$@" run.products=library --runs 1
+  expect 2 'run.products = "library": accepted: fastest \| portable \| tf32' "$kozero" train "$@" run.products=library
   expect 2 'refused' ls -d refused
-}
-
-# The steps, losses and gradient norms of a run, with all digits.
-trace() {
-  sed 's/^{"step":\([0-9]*\),.*"loss":\([^,]*\),.*"grad_norm":\([^,]*\),.*/\1 \2 \3/' "$1/metrics.jsonl"
 }
 
 # Kills a process and all its descendants at once.
@@ -324,20 +317,6 @@ resume_with_other_bits() {
   expect 75 '^note         the number of ranks is 3 and was 2 at step 3$' \
     on 3 train "$@" run.max_minutes=1e-9 checkpoint.resume=auto zero.accumulation=local train.micro_batch=2
   also '^note         from here on the bits are not those of the run before$'
-  "$kozero" --version >version.txt
-  if grep -q oneDNN version.txt && [ "$(uname -m)" = x86_64 ]; then
-    # The library's kernels and the number of threads change bits only if the library computes the products.
-    set -- "$@" run.max_minutes=1e-9
-    expect 75 'resume       after step' env DNNL_MAX_CPU_ISA=SSE41 OMP_NUM_THREADS=2 $mpiexec -n 3 "$kozero" train "$@" \
-      checkpoint.resume=auto zero.accumulation=local train.micro_batch=2
-    lines 0 'the library of products|threads is|number of threads'
-    set -- "$@" run.dir=library run.products=library
-    expect 75 '^note         run.products = "library": products by oneDNN [0-9.]+, whose bits depend on the number of threads \(1 per rank\)$' \
-      "$kozero" train "$@"
-    expect 75 '^note         the library of products is oneDNN [0-9.]+, SSE4.1 and was oneDNN [0-9.]+, AVX.* at step 1$' \
-      env DNNL_MAX_CPU_ISA=SSE41 "$kozero" train "$@" run.threads=2 checkpoint.resume=auto
-    also '^note         the number of threads is 2 and was 1 at step 1; run.threads=1 keeps the bits$'
-  fi
 }
 
 # A run stopped after one step (run.max_minutes) resumes in its folder with the bits of a run without a stop; also in

@@ -107,7 +107,7 @@ banner() {
   expect 0 '^batch +6 sequences of 16 tokens per step = 2 per rank at once x 2 ranks x 2 micro-steps, ' on 2 train "$@"
   also '^memory plan +[0-9.]+ MiB of arrays per rank: '
   also ', communicator shm \([0-9]+ MiB of arrays per rank shared\)$'
-  expect 0 '^precision +f32, products by [^,]*, attention by loops$' on 2 train "$@" run.products=library
+  expect 0 '^precision +f32, products by base, attention by base$' env KOZERO_TILE_UNITS=base "$kozero" train "$@"
 }
 
 # A terminal's status line needs control sequences. NO_COLOR and TERM=dumb turn them off, and samples never have any.

@@ -75,7 +75,7 @@ provenance() {
   expect 0 '^kozero [0-9]+\.[0-9]+\.[0-9]+$' "$kozero" --version
   also '^commit       ([0-9a-f]{12}(\+changes)?|unknown)$'
   for library in compiler kokkos mpi hdf5; do also "^$library +.*[0-9]\.[0-9]"; done
-  also '^products     (oneDNN [0-9.]+|loops)$'
+  also "^products     KoZeRO's units$"
   commit=$(sed -n 's/^commit  *//p' out.txt)
   expect 0 'output in' on 2 train "$inputs/quickstart.toml" $tiny checkpoint.every=12 'run.dir="a b"'
   for file in 'a b/log.txt' 'a b/deck.toml'; do
@@ -326,23 +326,63 @@ verify_all() {
   expect 0 '^all stages agree bit for bit on 1 rank of 2 threads, and with those of 1 thread$' "$kozero" verify "$@" \
     --reference trace --steps 2 run.threads=2
   lines 4 '^ +1 +[0-3] +self +2 .* equal$'
-  if "$kozero" --version | grep -q oneDNN && [ "$(uname -m)" = x86_64 ]; then
-    # More rows than channels, so that oneDNN divides the sums of gradients among threads.
-    local wide="model.dim=64 model.seq=256 train.global_batch=8 train.micro_batch=8 run.products=library"
-    export DNNL_MAX_CPU_ISA=AVX2
-    # shellcheck disable=SC2086
-    expect 0 '^all stages agree bit for bit on 1 rank of 1 thread$' "$kozero" verify "$@" $wide --reference of_library --steps 1
-    # shellcheck disable=SC2086
-    expect 1 '^\[rank 0\] error: the bits differ: 1 rank, stage 0, self, 2 threads \(1 thread before\): step 1: .*; with run.products = "library" the bits of oneDNN [0-9.]+ depend on the number of threads$' \
-      "$kozero" verify "$@" $wide --reference of_library --steps 1 run.threads=2
-    unset DNNL_MAX_CPU_ISA
-  fi
+  # A weight's gradient sums 2,048 rows, many more than it has channels.
+  local wide='model.dim=64 model.seq=256 train.global_batch=8 train.micro_batch=8 --reference wide --steps 1'
+  # shellcheck disable=SC2086
+  expect 0 '^all stages agree bit for bit on 1 rank of 1 thread$' "$kozero" verify "$@" $wide
+  # shellcheck disable=SC2086
+  expect 0 '^all stages agree bit for bit on 1 rank of 3 threads, and with those of 1 thread$' "$kozero" verify "$@" $wide \
+    run.threads=3
   expect 1 '^\[rank 0\] error: the bits differ: 2 ranks, stage 0, shm, 1 thread: step 1: the bits of wte.weight after it; wte.weight\[0\] is [-0-9.e]+ and was [-0-9.e]+ after step 2$' \
     on 2 verify "$@" --reference trace --steps 2 optim.weight_decay=0.7
   lines 4 ' DIFFERS in step 1: '
   expect 3 '^\[rank 0\] error: trace: it is of another model or another number of steps' "$kozero" verify "$@" --reference trace
   expect 3 'text/a.txt: no whole trace of verify' "$kozero" verify "$@" --reference text/a.txt
   expect 2 'verify: ' "$kozero" verify run --replay 3 --all
+}
+
+# stop_and_resume UNITS OVERRIDE...: a run with the units up to UNITS stops after step 1; one with all units continues it.
+stop_and_resume() {
+  local units=$1
+  shift
+  expect 75 'stopped after step 1 ' env KOZERO_TILE_UNITS="$units" $mpiexec -n 2 "$kozero" train "$@" run.max_minutes=1e-9
+  expect 0 'resume       after step 1' on 2 train "$@" checkpoint.resume=auto
+}
+
+# A run keeps its bits when it resumes with other units, if both add fused products of floats. Else a line says so.
+resume_with_other_units() {
+  make_text
+  # shellcheck disable=SC2086
+  set -- "$inputs/quickstart.toml" $tiny model.dim=32 checkpoint.every=4 train.micro_batch=1
+  local portable='train.precision=bf16 run.products=portable'
+  for deck in train.precision=f32 "$portable"; do
+    rm -rf whole resumed
+    # shellcheck disable=SC2086
+    expect 0 'output in' on 2 train "$@" $deck run.dir=whole
+    # shellcheck disable=SC2086
+    stop_and_resume AVX2 "$@" $deck run.dir=resumed
+    lines 0 ' and was |not those of the run before'
+    trace whole >whole.txt
+    trace resumed >resumed.txt
+    expect 0 '^12 steps$' sh -c 'cmp whole.txt resumed.txt && echo $(wc -l <whole.txt) steps'
+    expect 0 '^no difference in ' "$kozero" inspect whole/step_000000012 --diff resumed/step_000000012
+  done
+  stop_and_resume AVX2 "$@" train.precision=bf16 run.dir=bf16
+  if grep -Eq 'products by (AMX|AVX-512 BF16),' out.txt; then
+    also '^note         products is (AMX|AVX-512 BF16) and was one chain of fused multiply-adds at step 1$'
+    also '^note         from here on the bits are not those of the run before$'
+    lines 1 ' and was '
+  fi
+  stop_and_resume base "$@" run.dir=base
+  if grep -Eq 'products by AVX' out.txt; then
+    also '^note         products is one chain of fused multiply-adds and was rounded before they are added at step 1$'
+    expect 0 '^note         this processor has no fused multiply-add: its bits differ from those of other processors$' \
+      env KOZERO_TILE_UNITS=base "$kozero" train "$@" run.dir=without_fma
+    expect 0 'output in' "$kozero" train "$@" run.dir=with_fma
+    lines 0 'no fused multiply-add'
+  fi
+  expect 2 "KOZERO_TILE_UNITS: there is no unit 'none'; accepted: base, AVX2, AVX-512, AVX-512 BF16, AMX$" \
+    env KOZERO_TILE_UNITS=none "$kozero" train "$@" run.dir=refused
 }
 
 # A resumed run prints each key that changes its bits, with both values; a return to the deck's value is a change too.

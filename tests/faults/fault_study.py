@@ -6,9 +6,8 @@ A trial starts a job of two ranks that resumes from a checkpoint of step 2 and e
 phase, waits for its end and then runs the same command until the training is done. CASE:
   kills         SIGKILL or SIGSTOP of a rank, of all ranks or of mpiexec, over phases, back ends and ZeRO stages
   signals       SIGTERM, SIGINT, SIGUSR1 or SIGHUP at random moments to a rank, to a job of one process, or to mpiexec
-  moments       1 or 20 stop signals at random moments of steps: models of several sizes, 1 and 2 ranks, both back ends, and
-                products by oneDNN, whose generated code points the stack pointer into the heap. Each must save and end
-                with status 75
+  moments       1 or 20 stop signals at random moments of steps: models of several sizes, 1 and 2 ranks, both back ends,
+                in f32 and bf16. Each must save and end with status 75
   double_starts the same command twice on one folder
 Nothing is lost: the run resumes from a checkpoint no older than the newest one reported complete, and the hashes of the
 final datasets are those of an undisturbed run. Every failing run prints at least one line with "[rank", in its output,
@@ -260,15 +259,15 @@ def signals(study, options):
 
 
 def moments(study, options):
-    cases = list(itertools.product((64, 128, 256), ((0, "auto"), (RANKS, "mpi"), (RANKS, "shm")), ("fastest", "library"), (1, 20)))
+    cases = list(itertools.product((64, 128, 256), ((0, "auto"), (RANKS, "mpi"), (RANKS, "shm")), ("f32", "bf16"), (1, 20)))
     study.chance.shuffle(cases)
-    for dim, (ranks, backend), products, count in itertools.islice(itertools.cycle(cases), options.count):
+    for dim, (ranks, backend), precision, count in itertools.islice(itertools.cycle(cases), options.count):
         number = study.chance.choice((signal.SIGTERM, signal.SIGUSR1))
-        name = f"{count} {number.name}, dim {dim}, {max(ranks, 1)} ranks, {backend}, products {products}"
+        name = f"{count} {number.name}, dim {dim}, {max(ranks, 1)} ranks, {backend}, {precision}"
         run = study.folder / "run"
         shutil.rmtree(run, ignore_errors=True)
         job = study.start(run, "run.steps=100000", "checkpoint.every=100000", "train.eval_every=0", "model.layers=2", f"model.dim={dim}",
-                          "model.heads=4", "model.seq=64", f"comm.backend={backend}", f"run.products={products}", "log.every=1",
+                          "model.heads=4", "model.seq=64", f"comm.backend={backend}", f"train.precision={precision}", "log.every=1",
                           ranks=ranks)
         job.until(lambda: re.search(r"^step [2-9]", job.said(), re.M) is not None, MARGIN_S)
         time.sleep(study.chance.uniform(0.0, 0.1))
@@ -282,7 +281,7 @@ def moments(study, options):
         done = re.findall(rf"^\[rank 0\] stopped after step (\d+) of 100000: {number.name} came; its checkpoint is", said, re.M)
         saved = len(done) == 1 and len(datasets(run, int(done[0]))) > 0
         study.expect(saved and state_of(run) == "preempted", f"{name}: nothing saved, state {state_of(run)}", said[-2000:])
-        study.row(signal=number.name, count=count, dim=dim, ranks=max(ranks, 1), backend=backend, products=products, status=status,
+        study.row(signal=number.name, count=count, dim=dim, ranks=max(ranks, 1), backend=backend, precision=precision, status=status,
                   seconds=round(seconds, 2))
     study.report("moments")
 

@@ -402,10 +402,10 @@ TEST_CASE("what bits depend on and is another one is named, and nothing else") {
   mine.exactness.erase("products");
   mine.exactness["of a later version"] = "1";
   CHECK(train::changes_since(saved, mine).empty());
-  mine.exactness["the number of ranks"] = "3";
-  mine.exactness["train.micro_batch"] = "1";
-  CHECK(train::changes_since(saved, mine).size() == 2);
-  CHECK(train::changes_since(saved, mine).front() == "the number of ranks is 3 and was 2 at step 7");
+  mine.exactness = {{"the number of ranks", "3"}, {"train.micro_batch", "1"}, {train::kArithmetic, "2"}};
+  CHECK(train::changes_since(saved, mine).size() == 3);
+  CHECK(train::changes_since(saved, mine).at(0) == "the number of ranks is 3 and was 2 at step 7");
+  CHECK(train::changes_since(saved, mine).at(1) == "the version of the arithmetic is 2 and was 1 at step 7");
   CHECK(train::changes_since({}, saved).empty());
 }
 

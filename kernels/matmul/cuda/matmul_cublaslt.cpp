@@ -208,6 +208,8 @@ std::string bits_of_products() {
   return multiplier<T>();
 }
 
+bool lacks_fused_multiply_add() { return false; }
+
 template <class T>
 std::string multiplier_note() {
   return {};

@@ -105,6 +105,8 @@ std::string bits_of_products() {
   return has_fused_multiply_add(unit) ? kPortable : "rounded before they are added";
 }
 
+bool lacks_fused_multiply_add() { return !has_fused_multiply_add(tile_units<float>().front()); }
+
 template <class Space, class T>
 double product_probe(const Space& space) {
   constexpr std::int64_t kSteps = 10;  // 20 KiB per side
