@@ -165,6 +165,8 @@ std::vector<Algorithm<T>> algorithms() {
     all.push_back(teams_of<TeamThreads<1, 2>, T>("teams of two, by columns"));
   }
   for (const TileUnit& unit : tile_units<T>()) all.push_back(algorithm_of<T>(unit));
+  static const TileUnit base = unit_of_floats("base", LineKind::base, base::product_of_floats);
+  if (std::string(tile_units<T>().back().name) != base.name) all.push_back(algorithm_of<T>(base));
 #endif
   return all;
 }

@@ -106,3 +106,11 @@ class AttentionBlocks {
 const AttentionBlocks& attention_blocks(LineKind lines);
 
 }  // namespace kozero::kernels
+
+// For each kind of lines what attention_blocks.cpp defines.
+#define KOZERO_DECLARE(kind)                 \
+  namespace kozero::kernels::kind {          \
+  const AttentionBlocks& attention_blocks(); \
+  }
+KOZERO_FOR_LINES(KOZERO_DECLARE)
+#undef KOZERO_DECLARE

@@ -1,13 +1,25 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// attention_host.cpp: attention on the tile unit in use.
+// attention_host.cpp: attention on the tile unit in use, and the blocks of each kind of lines.
 #include <algorithm>
 #include <Kokkos_Profiling_ScopedRegion.hpp>
 
 #include <kozero/core/precision.hpp>
+#include "kernels/attention/host/attention_blocks.hpp"
 #include "kernels/attention/host/attention_host.hpp"
 
 namespace kozero::kernels {
+
+const AttentionBlocks& attention_blocks(LineKind lines) {
+  switch (lines) {
+#define KOZERO_CASE(kind) \
+  case LineKind::kind:    \
+    return kind::attention_blocks();
+    KOZERO_FOR_LINES(KOZERO_CASE)
+#undef KOZERO_CASE
+  }
+  throw Error(Failure::internal, "attention_blocks: an unknown kind of lines");
+}
 
 void choose_attention(Attention /*attention*/) {}  // the fastest algorithm repeats
 

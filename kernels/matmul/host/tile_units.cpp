@@ -48,17 +48,6 @@ const TileBlocks& tile_blocks(LineKind lines) {
   throw Error(Failure::internal, "tile_blocks: an unknown kind of lines");
 }
 
-const AttentionBlocks& attention_blocks(LineKind lines) {
-  switch (lines) {
-#define KOZERO_CASE(kind) \
-  case LineKind::kind:    \
-    return kind::attention_blocks();
-    KOZERO_FOR_LINES(KOZERO_CASE)
-#undef KOZERO_CASE
-  }
-  throw Error(Failure::internal, "attention_blocks: an unknown kind of lines");
-}
-
 std::string note_on_amx(const AmxFacts& facts) {
   if (facts.wrong) return "AMX multiplied wrongly";
   if (facts.refused == 0) return {};

@@ -8,7 +8,6 @@
 #include <type_traits>
 #include <vector>
 
-#include "kernels/attention/host/attention_blocks.hpp"
 #include "kernels/matmul/host/tile_blocks.hpp"
 #include "kernels/matmul/host/tile_product.hpp"
 
@@ -63,13 +62,12 @@ std::string note_on_amx(const AmxFacts& facts);
 
 }  // namespace kozero::kernels
 
-// For each kind of lines what tile_product.cpp, tile_blocks.cpp and attention_blocks.cpp define.
+// For each kind of lines what tile_product.cpp and tile_blocks.cpp define.
 #define KOZERO_DECLARE(kind)                            \
   namespace kozero::kernels::kind {                     \
   void product_of_floats(const TileProduct& product);   \
   void product_of_bfloat16(const TileProduct& product); \
   const TileBlocks& blocks();                           \
-  const AttentionBlocks& attention_blocks();            \
   }
 KOZERO_FOR_LINES(KOZERO_DECLARE)
 #undef KOZERO_DECLARE
