@@ -15,8 +15,6 @@
 
 namespace kozero::kernels {
 
-inline constexpr float kLn2 = 0.693147180559945309F;
-
 /// A head's extents in blocks of 32 and in steps of a product of words.
 template <class Word>
 struct HeadExtents {

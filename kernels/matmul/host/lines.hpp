@@ -4,7 +4,7 @@
 // stored. The same sources are compiled once for each kind of vector instructions, in a namespace of its own:
 //   KOZERO_LINES   avx512_bf16, avx512 (F, BW), avx2 (AVX2, FMA, F16C), base (any processor, also Arm's NEON)
 // Every operation is one that IEEE 754 rounds correctly, in the same order everywhere, so that results in float have
-// the same bits on all of them (base without FMA instructions rounds a product before its sum). In this header:
+// the same bits on all of them (base on x86 rounds a product before its sum). In this header:
 //   2^t = 2^n 2^r      n = round(t), r = t - n, |r| <= 1/2
 // 2^r is the polynomial of degree 6 with the least relative error, 1.9e-9; in float it is within 8e-8.
 // The files behind this header define Line and, for Line x, y, z and `count` existing elements:

@@ -20,14 +20,21 @@ Products& chosen() {
   return products;
 }
 
+#if defined(__x86_64__)
+constexpr bool kIsX86 = true;
+#else
+constexpr bool kIsX86 = false;
+#endif
+
 bool uses_library() { return chosen() == Products::library; }
 
-/// Whether a unit's products are added before they are rounded: not the base's on x86.
+/// Whether products are added before they are rounded, by the unit (not by the base's on x86) and by the kernels around
+/// it, which are compiled for one kind of processor.
 bool has_fused_multiply_add([[maybe_unused]] const TileUnit& unit) {
-#if defined(__x86_64__)
+#if defined(__FMA__)
   return unit.lines != LineKind::base;
 #else
-  return true;
+  return !kIsX86;
 #endif
 }
 

@@ -5,8 +5,8 @@
 //   few rows   M <= kFewRows, as in generation: reads each weight once, on all threads
 //   library    oneDNN, only for bench kernels to compare with
 // matmul_host.cpp chooses among the first two. They add terms in an order that depends only on the shape and the
-// algorithm. So an element's bits depend on its row of op(a) and its column of op(b), not on M, the other rows, or the
-// number of threads.
+// algorithm. So an element's bits depend on its row of op(a), its column of op(b) and whether M is at most kFewRows,
+// not on the other rows or the number of threads.
 #pragma once
 #include <cstddef>
 #include <cstdint>

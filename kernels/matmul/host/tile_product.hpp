@@ -3,13 +3,13 @@
 // tile_product.hpp: the innermost product of the host, of two packed blocks of 32 rows, and the units that compute it.
 //   c (32, 32) = sum_k left(:, k) right(:, k)^T        or c += that        c float, row-major, aligned to a cache line
 // A block has 32 rows of an operand for some steps of k. A step is one cache line of a row: 16 words of 32 bits, which
-// are 16 floats or, for units that multiply them, 16 pairs of bf16. Other units get bf16 as floats, and all get fp16
-// so. In words (tile_packing.hpp makes both orders):
+// are 16 floats or, for units that multiply them, 16 pairs of bf16. Other units get bf16 as floats, and all units get
+// fp16 as floats. In words (tile_packing.hpp makes both orders):
 //   left   [step][32 rows][16 words]        right   [step][16 words][32 rows]
 // AMX takes both as its tiles; the other units broadcast a word of left and multiply rows of right with it. An element
 // of a product of floats is one chain of fused multiply-adds in the order of k, on every unit, so all have the same
-// bits (without FMA instructions each product is rounded before its sum). The order of a unit for pairs is its own, and
-// such units take denormal numbers for zero. The header includes no Kokkos, since sources compiled for certain
+// bits (but for the base of x86, which rounds each product before its sum). The order of a unit for pairs is its own,
+// and such units take denormal numbers for zero. The header includes no Kokkos, since sources compiled for certain
 // processors include it.
 #pragma once
 #include <cstdint>

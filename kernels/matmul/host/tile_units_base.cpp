@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// tile_units_base.cpp: the tile unit of architectures other than x86: that of all the compiler's code.
+// tile_units_base.cpp: the tile unit of architectures other than x86: the lines of the base.
 #include "kernels/matmul/host/tile_units.hpp"
 
 namespace kozero::kernels {

@@ -87,7 +87,9 @@ bool has_avx512() {
 }
 
 // Every processor with AMX has the rounding of AVX-512 BF16 too, which blocks between two products need.
-bool has_avx512_bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16") != 0; }
+bool has_avx512_bf16() {
+  return has_avx512() && permits_unit("AVX-512 BF16") && __builtin_cpu_supports("avx512bf16") != 0;
+}
 
 AmxFacts find_facts() {
   AmxFacts facts{.named = has_avx512_bf16() && permits_unit("AMX") && names_amx()};
@@ -118,9 +120,7 @@ std::vector<TileUnit> units_of_floats() {
 std::vector<TileUnit> units_of_pairs() {
   std::vector<TileUnit> found;
   if (grants_amx(amx_facts())) found.push_back(kAmx);
-  if (has_avx512_bf16() && permits_unit(kAvx512Pairs.name) && multiplies_rightly(kAvx512Pairs)) {
-    found.push_back(kAvx512Pairs);
-  }
+  if (has_avx512_bf16() && multiplies_rightly(kAvx512Pairs)) found.push_back(kAvx512Pairs);
   return found;
 }
 
