@@ -7,12 +7,13 @@
                                                                                they differ
   gpu_kernels.py build/cuda/kozero-cuda build/cuda/kozero-bench-cuda --write   write gpu_kernels.txt anew
 
-It is always an error that a kernel spills, has a stack, or is launched through constant memory: the host then copies its arguments before each launch and waits for the previous launch. So is a KOKKOS_LAMBDA
-in a function template that the linker merges: the function that copies the lambda is local to each object file, so
-another file's copy of the template calls a null pointer. Such templates must be static. A GPU allocates registers in
-steps of 8 per thread and shared memory in steps of 128 bytes per block, so only another number of steps is a
-difference, and it is an error only with the table's compiler and architecture. Needs c++filt, nm and cuobjdump (of the
-toolkit, or from cmake/install_nvidia_wheels.sh).
+It is always an error that a kernel spills, has a stack, or is launched through constant memory: the host then copies
+its arguments before each launch and waits for the previous launch. So is a KOKKOS_LAMBDA in a function template that
+the linker merges: the function that copies the lambda is local to each object file, so another file's copy of the
+template calls a null pointer. Such templates must be static. A GPU allocates registers in steps of 8 per thread and
+shared memory in steps of 128 bytes per block, so only another number of steps is a difference, and it is an error only
+with the table's compiler and architecture. Needs c++filt, nm and cuobjdump (of the toolkit, or from
+cmake/install_nvidia_wheels.sh).
 """
 
 import argparse
