@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # test_golden.sh KOZERO MPIEXEC INPUTS CASE: 20 steps of a small GPT-2 and a small Llama, an evaluation and 60 generated
-# tokens have the bits of golden.txt, on every processor with fused multiply-adds and by every compiler.
+# tokens have the bits of golden.txt, on every processor with fused multiply-adds.
 #   f32         also with the units of processors without AVX-512
 #   portable    bf16 and fp16, multiplied as floats
 #   print       writes golden.txt anew instead of comparing, for a change that is to change bits

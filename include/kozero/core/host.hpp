@@ -35,8 +35,8 @@ void run_on_any_cpu();
 /// Binds the calling thread to these CPUs. Returns whether that succeeded.
 bool bind_this_thread(const CpuSet& cpus);
 
-/// Gives the calling thread a stack for signal handlers (SA_ONSTACK), unless it has one. oneDNN's generated code points
-/// the stack pointer into the heap, where a handler's frame would overwrite data or find no room.
+/// Gives the calling thread a stack for signal handlers (SA_ONSTACK), unless it has one. The generated code of a
+/// library may point the stack pointer into the heap, where a handler's frame would overwrite data or find no room.
 void use_signal_stack();
 
 }  // namespace kozero

@@ -5,10 +5,10 @@
 //   await_stop_signals(arguments)     before MPI is up: starts the thread that reads the signals
 //   end_at_stop_signal(where)         nothing to save yet: a signal ends the job at once, with status 75
 //   note_stop_signals()               steps are computed: stop_signal() names the signal, the ranks agree on a step
-// There is no signal handler. oneDNN's generated code keeps data below the stack pointer in a workspace on the heap, so
-// a handler on the thread's own stack would overwrite the heap. Every thread blocks the signals instead, and a single
-// thread reads them from a signalfd(2). SIGINT after a noted signal ends the job at once, with status 130. A signal
-// that the deck does not list has its default action.
+// There is no signal handler. The generated code of a library may keep data below the stack pointer in a workspace on
+// the heap, as oneDNN's does, where a handler on the thread's own stack would overwrite it. Every thread blocks the
+// signals instead, and a single thread reads them from a signalfd(2). SIGINT after a noted signal ends the job at once,
+// with status 130. A signal that the deck does not list has its default action.
 #pragma once
 #include <functional>
 #include <mutex>

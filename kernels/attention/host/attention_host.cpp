@@ -11,14 +11,10 @@
 namespace kozero::kernels {
 
 const AttentionBlocks& attention_blocks(LineKind lines) {
-  switch (lines) {
-#define KOZERO_CASE(kind) \
-  case LineKind::kind:    \
-    return kind::attention_blocks();
-    KOZERO_FOR_LINES(KOZERO_CASE)
-#undef KOZERO_CASE
-  }
-  throw Error(Failure::internal, "attention_blocks: an unknown kind of lines");
+#define KOZERO_BLOCKS(kind) kind::attention_blocks,
+  constexpr const AttentionBlocks& (*kOf[])() = {KOZERO_FOR_LINES(KOZERO_BLOCKS)};
+#undef KOZERO_BLOCKS
+  return kOf[static_cast<int>(lines)]();
 }
 
 void choose_attention(Attention /*attention*/) {}  // the fastest algorithm repeats

@@ -4,6 +4,7 @@
 // that a table names (product_tuning.hpp). Products of at most kFewRows rows are bound by memory bandwidth and computed
 // by matmul_few_rows.cpp. No choice's bits depend on the number of threads, but the library's, which only bench kernels
 // chooses, to compare.
+#include <algorithm>
 #include <Kokkos_Profiling_ScopedRegion.hpp>
 #include <utility>
 
@@ -38,23 +39,21 @@ bool has_fused_multiply_add([[maybe_unused]] const TileUnit& unit) {
 #endif
 }
 
-template <class In>
-std::vector<const TileUnit*> algorithms_of() {
-  std::vector<const TileUnit*> algorithms;
-  for (const TileUnit& unit : tile_units<In>()) {
-    if (chosen() != Products::portable || !unit.pairs) algorithms.push_back(&unit);
-  }
-  return algorithms;
-}
+/// Whether the choice of products permits a unit.
+bool is_chosen(const TileUnit& unit) { return chosen() != Products::portable || !unit.pairs; }
 
 template <class Out, class In>
 const TileUnit& unit_for(const Device& space, const ProductShape& shape, const In* a, const In* b,
                          const Epilogue<Out, In>& epilogue) {
   static KeptAlgorithms<std::pair<Products, ProductShape>, const TileUnit*> kept;
   return *kept.of({chosen(), shape}, [&] {
-    const auto algorithms = algorithms_of<In>();
+    std::vector<const TileUnit*> algorithms;
     std::vector<std::string> names;
-    for (const TileUnit* unit : algorithms) names.emplace_back(unit->name);
+    for (const TileUnit& unit : tile_units<In>()) {
+      if (!is_chosen(unit)) continue;
+      algorithms.push_back(&unit);
+      names.emplace_back(unit.name);
+    }
     return algorithms[algorithm_of<Out>(kind_name<Out, In>(shape), names, shape.m * shape.n,
                                         [&](std::size_t algorithm, Out* c) {
                                           multiply_by_tiles(space, *algorithms[algorithm], shape, c, a, b, epilogue);
@@ -66,7 +65,7 @@ const TileUnit& unit_for(const Device& space, const ProductShape& shape, const I
 
 template <class T>
 const TileUnit& tile_unit_in_use() {
-  return *algorithms_of<T>().front();
+  return *std::ranges::find_if(tile_units<T>(), is_chosen);
 }
 
 template <class Space, class Out, class In>

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// matmul_onednn.cpp: the matrix product on the host, by oneDNN: its sgemm for floats without a bias, else its matmul
-// primitive. sgemm copies blocks of both operands into an order of its own. At the shapes of a step it is never slower,
-// and for gradients with respect to weights and for the head's long sums it is 5 to 35 % faster (AVX-512, oneDNN 2.6).
+// matmul_onednn.cpp: the matrix product by oneDNN, with which bench kernels compares: its sgemm for floats without a
+// bias, else its matmul primitive. sgemm copies blocks of both operands into an order of its own. At the shapes of a
+// step it is never slower than the primitive, and for gradients with respect to weights and for the head's long sums it
+// is 5 to 35 % faster (AVX-512, oneDNN 2.6).
 // A primitive with its memory objects is made once per shape; a call only sets the data pointers. Operands are read in
 // place, except that b is first copied into oneDNN's own block format if a row of some operand is a multiple of 4 KiB:
 // columns then fall on few cache sets, and on some processors the plain product runs at half speed. oneDNN has no

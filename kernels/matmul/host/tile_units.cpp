@@ -38,14 +38,10 @@ const std::vector<TileUnit>& tile_units() {
 }
 
 const TileBlocks& tile_blocks(LineKind lines) {
-  switch (lines) {
-#define KOZERO_CASE(kind) \
-  case LineKind::kind:    \
-    return kind::blocks();
-    KOZERO_FOR_LINES(KOZERO_CASE)
-#undef KOZERO_CASE
-  }
-  throw Error(Failure::internal, "tile_blocks: an unknown kind of lines");
+#define KOZERO_BLOCKS(kind) kind::blocks,
+  constexpr const TileBlocks& (*kOf[])() = {KOZERO_FOR_LINES(KOZERO_BLOCKS)};
+#undef KOZERO_BLOCKS
+  return kOf[static_cast<int>(lines)]();
 }
 
 std::string note_on_amx(const AmxFacts& facts) {
