@@ -95,7 +95,7 @@ def early_signal(case):
     # A launcher forwards the signal to all ranks: one line is printed.
     case.clear()
     job = case.start(FOREVER, "model.layers=24", "model.dim=256")
-    case.wait_for(lambda: (case.run / "log.txt").exists(), job, "its folder")
+    case.wait_for(lambda: case.status()["state"] == "running", job, "its status")
     for pid in job.ranks():
         os.kill(pid, signal.SIGTERM)
     said = case.expect_end(job, 75, r"^\[rank \d\] stopped by SIGTERM before the first step; to run it again: ", "all ranks")
