@@ -72,6 +72,8 @@ const std::vector<ReadWhere> kReadWhere = {
     {"optim.momentum", "optim.kind", {"\"sgd\""}},
     {"optim.decay_steps", "optim.schedule", {"\"linear\"", "\"cosine\"", "\"wsd\""}},
     {"optim.min_lr", "optim.schedule", {"\"linear\"", "\"cosine\"", "\"wsd\""}},
+    {"log.timeline_from", "log.timeline", {"\"rank0\"", "\"all\""}},
+    {"log.timeline_steps", "log.timeline", {"\"rank0\"", "\"all\""}},
 };
 
 bool holds(const std::vector<std::string>& values, const std::string& value) {

@@ -167,6 +167,9 @@ struct CheckpointKeys {
 
 struct LogKeys {
   std::int64_t every = 10;
+  std::string timeline = "none";
+  std::int64_t timeline_from = 3;
+  std::int64_t timeline_steps = 2;
 };
 
 struct Deck {

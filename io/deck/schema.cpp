@@ -313,6 +313,10 @@ std::vector<DeckRow> log_rows() {
   using K = LogKeys;
   return {
       {"log.every", kLog<&K::every>, from_to(1, kMany), "steps between printed lines; metrics.jsonl has every step"},
+      {"log.timeline", kLog<&K::timeline>, words({"none", "rank0", "all"}),
+       "ranks whose kernels, collectives and waits are recorded for some steps: `kozero timeline` (docs/timeline.md)"},
+      {"log.timeline_from", kLog<&K::timeline_from>, from_to(1, kMany), "log.timeline: first step that is recorded"},
+      {"log.timeline_steps", kLog<&K::timeline_steps>, from_to(1, 100), "log.timeline: number of steps"},
   };
 }
 

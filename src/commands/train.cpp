@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // train.cpp: the command `train`: a deck's training run, and its summary as JSON.
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include <kozero/commands/commands.hpp>
 #include <kozero/program/arguments.hpp>
+#include <kozero/run/kernel_profile.hpp>
 #include <kozero/run/session.hpp>
 #include <kozero/run/train.hpp>
 
@@ -47,7 +49,13 @@ void train(const distributed::Environment& environment, const Arguments& argumen
   json.add_to(parser);
   parser.parse(arguments);
 
-  Session session(environment, [&](distributed::Communicator& comm) { return deck_arguments.read(comm); });
+  std::optional<run::KernelProfile> profile;  // before Kokkos is up
+  Session session(environment, [&](distributed::Communicator& comm) {
+    io::Deck deck = deck_arguments.read(comm);
+    const std::string& recorded = deck.log.timeline;
+    if (recorded == "all" || (recorded == "rank0" && comm.rank() == 0)) started.profile = &profile.emplace();
+    return deck;
+  });
   const RunSummary summary = run::train(session, started);
   if (environment.rank() == 0) json.print(json_of(summary));
 }

@@ -40,11 +40,8 @@ std::string words(const Called& called) {
 /// An event that adds its seconds, and the seconds that `comm` waited during it, to a row.
 class Stopwatch {
  public:
-  Stopwatch(CollectiveCount& row, const Communicator& comm)
-      : row_(row),
-        comm_(comm),
-        waited_before_(comm.waited_s().value_or(0.0)),
-        event_({.kind = Event::Kind::call, .name = row.collective}) {}
+  Stopwatch(CollectiveCount& row, const Communicator& comm, const Event& call)
+      : row_(row), comm_(comm), waited_before_(comm.waited_s().value_or(0.0)), event_(call) {}
   ~Stopwatch() {
     row_.seconds += event_.seconds();
     if (row_.waited) *row_.waited += comm_.waited_s().value_or(0.0) - waited_before_;
@@ -64,6 +61,11 @@ void count(CollectiveCount& row, std::int64_t elements, std::int64_t across, std
   row.bytes += elements * static_cast<std::int64_t>(element_size);
   row.bytes_across += across * static_cast<std::int64_t>(element_size);
   ++row.calls;
+}
+
+/// Of the full array.
+std::int64_t bytes_of(const Partition& partition, std::size_t element_size) {
+  return partition.extent() * static_cast<std::int64_t>(element_size);
 }
 
 constexpr std::int64_t kLargestElement = sizeof(double);
@@ -140,19 +142,30 @@ void CollectiveCounts::forgo_waits() {
 }
 
 CountedCommunicator::CountedCommunicator(std::unique_ptr<Communicator> inner, int ranks_per_group,
-                                         std::shared_ptr<CollectiveCounts> counts)
+                                         std::shared_ptr<CollectiveCounts> counts, const char* joins)
     : CommunicatorDecorator(std::move(inner)),
       counts_(std::move(counts)),
+      joins_(joins),
       ranks_per_group_(ranks_per_group > 0 ? ranks_per_group : size()),
       first_of_group_(rank() / ranks_per_group_ * ranks_per_group_) {
   if (!this->inner().waited_s()) counts_->forgo_waits();
 }
 
+Event CountedCommunicator::call(Collective collective, std::uint64_t number, std::int64_t bytes) {
+  return {.kind = Event::Kind::call,
+          .name = row(collective).collective,
+          .owner = joins_,
+          .sequence = number,
+          .bytes = bytes};
+}
+
 Pending CountedCommunicator::start_reduce_scatter(const float* full, float* shard, const Partition& partition,
                                                   Fold fold) {
   CollectiveCount& mine = row(Collective::reduce_scatter);
-  const Stopwatch watch(mine, inner());
-  const Pending pending = inner().start_reduce_scatter(full, shard, partition, fold);
+  const std::uint64_t number = ++started_;
+  const Stopwatch watch(mine, inner(), call(Collective::reduce_scatter, number, bytes_of(partition, sizeof(float))));
+  Pending pending = inner().start_reduce_scatter(full, shard, partition, fold);
+  pending.number = number;
   if (rank() >= fold.num_ranks(size())) {
     ++mine.calls;
     return pending;
@@ -165,20 +178,22 @@ Pending CountedCommunicator::start_reduce_scatter(const float* full, float* shar
 Pending CountedCommunicator::start_all_gather(const void* shard, void* full, const Partition& partition,
                                               std::size_t element_size) {
   CollectiveCount& mine = row(Collective::all_gather);
-  const Stopwatch watch(mine, inner());
-  const Pending pending = inner().start_all_gather(shard, full, partition, element_size);
+  const std::uint64_t number = ++started_;
+  const Stopwatch watch(mine, inner(), call(Collective::all_gather, number, bytes_of(partition, element_size)));
+  Pending pending = inner().start_all_gather(shard, full, partition, element_size);
+  pending.number = number;
   const std::int64_t own = partition.size(rank());
   count(mine, own * (size() - 1), own * (size() - ranks_per_group_), element_size);
   return pending;
 }
 
 void CountedCommunicator::wait(Pending pending) {
-  const Stopwatch watch(row(pending.collective), inner());
+  const Stopwatch watch(row(pending.collective), inner(), call(pending.collective, pending.number));
   inner().wait(pending);
 }
 
 void CountedCommunicator::wait_until_reusable(Pending pending) {
-  const Stopwatch watch(row(pending.collective), inner());
+  const Stopwatch watch(row(pending.collective), inner(), call(pending.collective, pending.number));
   inner().wait_until_reusable(pending);
 }
 

@@ -188,7 +188,8 @@ std::unique_ptr<Communicator> decorated(std::unique_ptr<Communicator> comm, bool
     comm = std::make_unique<StagedCommunicator>(std::move(comm), ledger, options.chunk_bytes);
   }
   if (counting.counts != nullptr) {
-    comm = std::make_unique<CountedCommunicator>(std::move(comm), counting.ranks_per_group, counting.counts);
+    comm = std::make_unique<CountedCommunicator>(std::move(comm), counting.ranks_per_group, counting.counts,
+                                                 counting.joins);
   }
   return comm;
 }
@@ -221,12 +222,13 @@ MeshCommunicators make_mesh(const std::string& backend, const Ranks& ranks, int 
   const RanksOfColor group(ranks, ranks.rank() / ranks_per_group);
   agreed(*mesh.all, [&] {
     const std::string of_group = backend_on(ranks_per_group, name);
-    mesh.group = made(of_group, group.ranks(), ledger, options_of_group(options, of_group), {mesh.counts});
+    mesh.group = made(of_group, group.ranks(), ledger, options_of_group(options, of_group),
+                      {.counts = mesh.counts, .joins = "group"});
   });
   const RanksOfColor replicas(ranks, ranks.rank() % ranks_per_group);
   agreed(*mesh.all, [&] {
     const CommunicatorOptions of_axis = options_of_replicas(options, name, ranks_per_group);
-    mesh.replicas = made(name, replicas.ranks(), ledger, of_axis, {mesh.counts, 1});
+    mesh.replicas = made(name, replicas.ranks(), ledger, of_axis, {mesh.counts, 1, "replicas"});
   });
   return mesh;
 }

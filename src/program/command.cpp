@@ -25,6 +25,8 @@ const std::vector<Command>& all_commands() {
        "generate runs/quickstart --prompt 'She had' --tokens 200", true},
       {"plot", "RUN...", "draw loss, validation, learning rate and gradient norm of runs",
        "plot runs/quickstart runs/quickstart-2 --out loss.svg", false, "", true},
+      {"timeline", "RUN", "overlap, waits, imbalance and operations of recorded steps (log.timeline)",
+       "timeline runs/quickstart", false, "", true},
       {"inspect", "CHECKPOINT | RUN | WEIGHTS", "contents, statistics, verification and differences of checkpoints",
        "inspect runs/quickstart --tensors '*wte*' --stats"},
       {"prepare", "TEXT... OUT", "turn text into token shards", "prepare docs src tokens --tokenizer bpe:4096"},

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include <kozero/core/error.hpp>
+#include <kozero/core/events.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include "io/posix/file.hpp"
@@ -49,6 +50,7 @@ Saving::Saving(Session& session, train::Engine& engine, io::Log& log, std::share
 bool Saving::due(std::int64_t step, bool last) const { return keys_.every > 0 && (last || step % keys_.every == 0); }
 
 void Saving::save(const io::CheckpointRecord& record, std::map<std::string, std::string> texts, bool prune) {
+  const EventScope event({.name = "saving"});
   const auto start = Clock::now();
   const bool ready = await_last(hangs_ ? 0.0 : keys_.io_timeout_s);
   waited_s_ = std::chrono::duration<double>(Clock::now() - start).count();

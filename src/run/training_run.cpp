@@ -22,6 +22,7 @@
 #include "src/run/run_log.hpp"
 #include "src/run/run_start.hpp"
 #include "src/run/saving.hpp"
+#include "src/run/timeline.hpp"
 
 namespace kozero::run {
 namespace {
@@ -33,7 +34,10 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 class TrainingRun {
  public:
   TrainingRun(Session& session, const StartedAs& started)
-      : start_(session, started), saving_(session, engine_, start_.log(), start_.held_folder()), run_log_(start_) {}
+      : start_(session, started),
+        saving_(session, engine_, start_.log(), start_.held_folder()),
+        run_log_(start_),
+        timeline_(deck_.log, *start_.on_ranks().mesh().all, start_.control_comm(), start_.folder(), started.profile) {}
 
   /// Throws Error after reporting it, since the destruction of members may wait for a disk or a rank.
   RunSummary execute();
@@ -62,6 +66,7 @@ class TrainingRun {
   io::Log& log_ = start_.log();
   Saving saving_;
   RunLog run_log_;
+  Timeline timeline_;
   bool is_saved_already_ = false;  ///< an interruption's checkpoint existed, e.g. the resume point
 };
 
@@ -118,6 +123,7 @@ void TrainingRun::train_all_steps() {
     start_.data_check().look();
     start_.on_ranks().mesh().counts->reset();
     engine_.phase_seconds().clear();
+    timeline_.begin(step, step - first + 1);
     const auto step_start = Clock::now();
     const train::StepResult result = engine_.step(step, run_.request());
     if (result.interrupted_after > 0) {
@@ -137,11 +143,14 @@ void TrainingRun::train_all_steps() {
     saving_.look();
     const bool is_last = step == settings_.steps || run_.reason() != stop_reason::kNone;
     const bool has_folder = run_.reason() != stop_reason::kFolderLost;
-    if (!has_folder || !saving_.due(step, is_last)) continue;
-    start_.identify_data();
-    saving_.save(start_.record_after(step, run_log_.tokens(), engine_.loss_scaler(), row.val_loss),
-                 start_.small_files(), result.skips_in_a_row == 0);
+    if (has_folder && saving_.due(step, is_last)) {
+      start_.identify_data();
+      saving_.save(start_.record_after(step, run_log_.tokens(), engine_.loss_scaler(), row.val_loss),
+                   start_.small_files(), result.skips_in_a_row == 0);
+    }
+    timeline_.end(step);
   }
+  timeline_.finish();
   start_.data_check().look(std::chrono::seconds(2));
   if (!start_.data_check().done()) log_.say("note         the run ended before all its token shards were checked");
   if (run_.lost_metrics()) stop_without_metrics();

@@ -8,6 +8,7 @@
 
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/core/events.hpp>
 #include <kozero/core/host.hpp>
 #include <kozero/core/parameter_table.hpp>
 #include <kozero/distributed/agreement.hpp>
@@ -373,6 +374,7 @@ void CheckpointSaver::begin(const SaveOrder& order) {
 }
 
 SaveReport CheckpointSaver::write(const SaveOrder& order, const io::CheckpointContents& contents) const {
+  const EventScope event({.of_saver = staging_ != nullptr, .name = "writing a checkpoint"});
   const io::HeldFolder& run = *order.run_folder;
   const std::string folder = io::checkpoint_folder(run.path(), order.record.step);
   SaveReport report{.step = order.record.step, .folder = io::checkpoint_folder(run.folder(), order.record.step)};

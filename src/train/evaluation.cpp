@@ -71,6 +71,7 @@ bool Validation::due(std::int64_t step, bool is_saved) const {
 
 std::optional<Evaluation> Validation::measure(const std::function<bool()>& stops) const {
   const Phase phase("evaluation");
+  const EventScope event({.name = "evaluation"});
   return evaluate(evaluator_, *data_.validation, deck_.train.eval_batches * settings_.batch.global_batch, stops);
 }
 

@@ -5,6 +5,7 @@
 //   { const Phase phase("evaluation"); ... }                     position().step = 12;      position().unit = 3;
 //   { EventScope scope({.name = "all_gather"}); ... }            an event from construction to destruction
 //   { auto timer = seconds.phase("forward_backward"); ... }      an event, whose seconds are added to the phase's
+//   events().keep(200000); ...; events().kept();                 all events between two calls, for a timeline
 // Times are of the host and need no fence: work that a kernel still does on a device is not included. Names are string
 // literals. The header includes no Kokkos.
 #pragma once
@@ -17,6 +18,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace kozero {
@@ -57,7 +59,7 @@ struct Event {
   Kind kind = Kind::phase;
   bool of_saver = false;       ///< of the thread that saves checkpoints; otherwise of the main thread
   const char* name = "";       ///< "forward_backward", "all_gather"
-  const char* owner = "";      ///< the communicator, "shm"; "" for phases and MPI's calls
+  const char* owner = "";      ///< the communicator, "shm"; of a call: the ranks that it joins; "" for phases, MPI
   std::uint64_t sequence = 0;  ///< of the communicator's collectives, from 1, equal on all ranks; 0: none
   std::int64_t bytes = 0;      ///< of a collective's whole array, or of one rank's values
   // The position at the event's begin, which EventRing fills in.
@@ -84,12 +86,34 @@ class EventRing {
     const std::lock_guard lock(mutex_);
     events_[count_ % kCapacity] = event;
     if (event.kind == Event::Kind::start && !event.of_saver) newest_start_ = event;
+    if (most_kept_ > 0) kept_.size() < most_kept_ ? kept_.push_back(event) : void(++lost_);
     return count_++;
   }
   /// The event ends now, if the ring still holds it.
   void end(std::uint64_t number, Event::Clock::time_point now) {
     const std::lock_guard lock(mutex_);
     if (count_ - number <= kCapacity) events_[number % kCapacity].end = now;
+    // An event of before has a number below the first one's, and so an index that is out of range.
+    if (number - first_kept_ < kept_.size()) kept_[number - first_kept_].end = now;
+  }
+  /// From now on all events are kept, at most `most` > 0 of them.
+  void keep(std::size_t most) {
+    const std::lock_guard lock(mutex_);
+    kept_.clear();
+    kept_.reserve(most);
+    most_kept_ = most;
+    first_kept_ = count_;
+    lost_ = 0;
+  }
+  /// Ends the keeping.
+  struct Kept {
+    std::vector<Event> events;  ///< in the order in which they began
+    std::size_t lost;           ///< events beyond the most
+  };
+  [[nodiscard]] Kept kept() {
+    const std::lock_guard lock(mutex_);
+    most_kept_ = 0;
+    return {std::exchange(kept_, {}), lost_};
   }
   /// The main thread's newest event of Kind::start, however many others came since.
   [[nodiscard]] std::optional<Event> newest_start() const {
@@ -114,6 +138,9 @@ class EventRing {
   std::uint64_t count_ = 0;  // of all events
   std::optional<Event> newest_start_;
   std::array<Event, kCapacity> events_;
+  std::vector<Event> kept_;  // of all events from number first_kept_ on
+  std::size_t most_kept_ = 0, lost_ = 0;
+  std::uint64_t first_kept_ = 0;
 };
 
 /// This process's ring.

@@ -95,6 +95,7 @@ struct Fold {
 struct Pending {
   Collective collective;
   std::uint64_t ticket = 0;  ///< the back end's number for the collective
+  std::uint64_t number = 0;  ///< of the CountedCommunicator's collectives, from 1, for events; 0: not counted
 };
 
 class Communicator : public MemorySource {

@@ -12,6 +12,7 @@
 #include <optional>
 #include <utility>
 
+#include <kozero/core/events.hpp>
 #include <kozero/core/ledger.hpp>
 #include <kozero/distributed/communicator.hpp>
 
@@ -124,9 +125,11 @@ class CollectiveCounts {
 /// Control traffic is not counted.
 class CountedCommunicator final : public CommunicatorDecorator {
  public:
-  /// Groups are `ranks_per_group` consecutive ranks; 0: all ranks are one group. Adds to `counts`.
+  /// Groups are `ranks_per_group` consecutive ranks; 0: all ranks are one group. Adds to `counts`. `joins`, a string
+  /// literal, names the communicator's ranks in events.
   explicit CountedCommunicator(std::unique_ptr<Communicator> inner, int ranks_per_group = 0,
-                               std::shared_ptr<CollectiveCounts> counts = std::make_shared<CollectiveCounts>());
+                               std::shared_ptr<CollectiveCounts> counts = std::make_shared<CollectiveCounts>(),
+                               const char* joins = "all ranks");
 
   Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition, Fold fold) override;
   Pending start_all_gather(const void* shard, void* full, const Partition& partition,
@@ -138,8 +141,12 @@ class CountedCommunicator final : public CommunicatorDecorator {
 
  private:
   CollectiveCount& row(Collective collective) { return counts_->row(collective); }
+  /// The event of a call for the collective with that number.
+  [[nodiscard]] Event call(Collective collective, std::uint64_t number, std::int64_t bytes = 0);
 
   std::shared_ptr<CollectiveCounts> counts_;
+  const char* joins_;
+  std::uint64_t started_ = 0;  // collectives
   int ranks_per_group_;
   int first_of_group_;
 };

@@ -72,10 +72,14 @@ std::string assumed_backend(int size, bool on_gpus = !kHostIsDevice);
 std::unique_ptr<Communicator> make_communicator(const std::string& backend, const Ranks& ranks, MemoryLedger& ledger,
                                                 const CommunicatorOptions& options = {});
 
+/// How the names of collectives begin in traces, whatever the back end: by it, tools for PyTorch's traces know them.
+inline constexpr const char* kTracePrefix = "ncclKernel";
+
 /// Where a communicator counts its calls and bytes.
 struct Counting {
   std::shared_ptr<CollectiveCounts> counts = {};  ///< nullptr: nowhere
   int ranks_per_group = 0;                        ///< as in CountedCommunicator
+  const char* joins = "all ranks";                ///< the same
 };
 
 /// `comm` in the decorators of a communicator of `ranks`: `checked` if the options say so; `staged`, whose buffer is

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <kozero/run/kernel_profile.hpp>
 #include <kozero/run/session.hpp>
 
 namespace kozero::run {
@@ -16,6 +17,7 @@ struct StartedAs {
   std::vector<std::string> arguments;
   bool verify_data = false;  ///< first read and check whole token shards, like data.strict
   bool steal_lock = false;
+  KernelProfile* profile = nullptr;  ///< for log.timeline, if this rank records
 };
 
 /// The numbers of a run that `--json` prints.
