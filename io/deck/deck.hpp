@@ -170,6 +170,7 @@ struct LogKeys {
   std::string timeline = "none";
   std::int64_t timeline_from = 3;
   std::int64_t timeline_steps = 2;
+  bool tensorboard = false;
 };
 
 struct Deck {

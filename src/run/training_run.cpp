@@ -18,6 +18,7 @@
 #include "io/checkpoint/checkpoint.hpp"
 #include "io/posix/file.hpp"
 #include "io/posix/system_resources.hpp"
+#include "io/run/tensorboard.hpp"
 #include "src/run/run_control.hpp"
 #include "src/run/run_log.hpp"
 #include "src/run/run_start.hpp"
@@ -30,6 +31,33 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// The event file of TensorBoard. Training goes on without it if it cannot be written.
+class TensorBoard {
+ public:
+  /// `folder`: the run's, or "" to write nothing.
+  TensorBoard(const std::string& folder, std::int64_t first_step, io::Log& log) : log_(log) {
+    if (folder.empty()) return;
+    attempt([&] { file_.emplace(folder + "/" + io::kTensorBoardFolder, first_step); });
+  }
+  void write(const io::StepMetrics& row) {
+    if (file_) attempt([&] { file_->write(row); });
+  }
+
+ private:
+  template <class Action>
+  void attempt(const Action& action) {
+    try {
+      action();
+    } catch (const Error& problem) {
+      log_.say(fmt::format("warning      log.tensorboard: {}; training goes on without it", problem.what()));
+      file_.reset();
+    }
+  }
+
+  io::Log& log_;
+  std::optional<io::TensorBoardFile> file_;
+};
 
 class TrainingRun {
  public:
@@ -113,6 +141,7 @@ void TrainingRun::train_all_steps() {
   const data::Sampler sampler(settings_.seed, source.num_samples(), settings_.batch.global_batch);
   engine_.train_on(sampler, source, settings_.step);
   std::optional<io::MetricsFile> metrics = start_.open_metrics();
+  TensorBoard board(deck_.log.tensorboard && metrics ? start_.folder() : "", start_.step() + 1, log_);
   const std::int64_t first = start_.step() + 1;
   if (first > settings_.steps) {
     log_.say(fmt::format("note         nothing to train: step {} of {} is done; give more run.steps", first - 1,
@@ -140,6 +169,7 @@ void TrainingRun::train_all_steps() {
     const bool is_validated = run_log_.evaluation_due(step, saving_.due(step, step == settings_.steps));
     if (run_.reason() == stop_reason::kNone && is_validated) row.val_loss = run_log_.evaluate_after(step);
     if (metrics) run_.write(*metrics, row);
+    board.write(row);
     saving_.look();
     const bool is_last = step == settings_.steps || run_.reason() != stop_reason::kNone;
     const bool has_folder = run_.reason() != stop_reason::kFolderLost;

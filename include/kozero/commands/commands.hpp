@@ -27,6 +27,8 @@ void prepare(const distributed::Environment& environment, const Arguments& argum
 void export_weights(const distributed::Environment& environment, const Arguments& arguments);
 void import_weights(const distributed::Environment& environment, const Arguments& arguments);
 void bench(const distributed::Environment& environment, const Arguments& arguments);
+void metrics(const distributed::Environment& environment, const Arguments& arguments);
+void watch(const distributed::Environment& environment, const Arguments& arguments);
 void timeline(const distributed::Environment& environment, const Arguments& arguments);
 void plot(const distributed::Environment& environment, const Arguments& arguments);
 void completion(const distributed::Environment& environment, const Arguments& arguments);
