@@ -154,7 +154,7 @@ std::vector<std::int64_t> rank_counts(const VerifyOptions& options, const io::De
   std::vector<std::int64_t> counts = options.ranks;
   if (counts.empty()) return {environment.size()};
   std::ranges::sort(counts);
-  counts.erase(std::ranges::unique(counts).begin(), counts.end());
+  counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
   if (counts.back() > environment.size()) {
     throw Error(Failure::deck,
                 fmt::format("--ranks: {} ranks are needed and {} started: {}", counts.back(), environment.size(),

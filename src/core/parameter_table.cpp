@@ -24,6 +24,11 @@ std::int64_t elements_of(const std::vector<std::int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
+/// The rows whose `number` is that one. They are in its order. Not by equal_range, whose result clang 14 rejects.
+std::span<const Parameter> rows_with(const std::vector<Parameter>& rows, int Parameter::*number, int value) {
+  return {std::ranges::lower_bound(rows, value, {}, number), std::ranges::upper_bound(rows, value, {}, number)};
+}
+
 bool are_consecutive(const std::vector<int>& units) {
   const auto pair = std::adjacent_find(units.begin(), units.end(), [](int a, int b) { return b == a + 1; });
   return pair != units.end();
@@ -88,14 +93,10 @@ void ParameterTable::freeze(int tensor) {
   }
 }
 
-std::span<const Parameter> ParameterTable::rows_of(int unit) const {
-  const auto found = std::ranges::equal_range(rows_, unit, {}, &Parameter::unit);
-  return {found.begin(), found.end()};
-}
+std::span<const Parameter> ParameterTable::rows_of(int unit) const { return rows_with(rows_, &Parameter::unit, unit); }
 
 std::span<const Parameter> ParameterTable::rows_of_tensor(int tensor) const {
-  const auto found = std::ranges::equal_range(rows_, tensor, {}, &Parameter::tensor);
-  return {found.begin(), found.end()};
+  return rows_with(rows_, &Parameter::tensor, tensor);
 }
 
 int ParameterTable::num_slots() const {

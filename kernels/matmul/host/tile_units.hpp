@@ -42,10 +42,10 @@ decltype(auto) with_word(const TileUnit& unit, const Call& call) {
 std::vector<TileUnit> units_of_floats();
 std::vector<TileUnit> units_of_pairs();
 
-/// The unit of floats in lines of that kind, with its `product`. Half a block of right, 16 KiB, stays in the
+/// The unit of floats in lines of that kind, with its `product`. Half a block of right, 12 KiB, stays in the
 /// first-level cache, and the sums in half of a second-level cache of 512 KiB.
 inline TileUnit unit_of_floats(const char* name, LineKind lines, void (*product)(const TileProduct& product)) {
-  return {name, lines, false, product, 16, 16, 64, false, [] {}, [] {}};
+  return {name, lines, false, product, 12, 16, 64, false, [] {}, [] {}};
 }
 
 /// The state of AMX on this processor.
