@@ -127,7 +127,8 @@ class TiledProduct {
         hidden_(epilogue.hidden),
         addend_(shape.accumulate && epilogue.addend == nullptr ? c : epilogue.addend) {}
 
-  void take(const In* a, const In* b) {
+  /// Chooses the side that is streamed, and takes memory.
+  void set_operands(const In* a, const In* b) {
     const TileSource<In> left{a, shape_.m, shape_.k, shape_.op_a == Op::none ? shape_.k : shape_.m,
                               shape_.op_a == Op::transpose};
     const TileSource<In> right{b, shape_.n, shape_.k, shape_.op_b == Op::none ? shape_.n : shape_.k,
@@ -171,7 +172,7 @@ class TiledProduct {
     const TileUnitInUse unit(unit_);
     const Range streamed = plan_.streamed_of(worker);
     const Range shared = plan_.shared_of(worker);
-    Beside beside{this, streamed, span};
+    StoresAndPrefetches beside{this, streamed, span};
     for (std::int64_t h = shared.begin; h < shared.end; h += plan_.group) {
       const Range group{h, std::min(h + plan_.group, shared.end)};
       for (std::int64_t s = streamed.begin; s < streamed.end; s += plan_.chunk) {
@@ -225,7 +226,7 @@ class TiledProduct {
 
   /// The side work of a product: stores the block completed before the product, prefetches the lines of the block that
   /// the product completes, and prefetches a part of the elements to pack next.
-  struct Beside {
+  struct StoresAndPrefetches {
     const TiledProduct* of;
     Range streamed, span;  ///< of the worker, of k
     Block complete{}, next{};
@@ -233,7 +234,7 @@ class TiledProduct {
     std::int64_t part = 0, parts = 1;  ///< this product, and the products, of the chunk and the pass
 
     static void step(const void* self, std::int64_t step) {
-      const auto& beside = *static_cast<const Beside*>(self);
+      const auto& beside = *static_cast<const StoresAndPrefetches*>(self);
       const Range rows = part_of(kTileRows, beside.pass.extent(), step);
       if (step == 0) beside.of->prefetch_next(beside);
       prefetch_target(beside.next, rows);
@@ -242,33 +243,33 @@ class TiledProduct {
   };
 
   void multiply_pass(const TileUnitInUse& unit, std::int64_t worker, Range chunk, Range group, Range pass,
-                     std::int64_t step_of_span, Beside& beside) const {
+                     std::int64_t step_of_span, StoresAndPrefetches& beside) const {
     std::byte* const memory = of_workers_ + worker * worker_bytes();
     auto* const waiting = reinterpret_cast<float*>(memory);
     auto* const complete = reinterpret_cast<float*>(memory + sums_bytes());
-    auto* const mine = reinterpret_cast<Word*>(complete + kTileElements);
+    auto* const packed_chunk = reinterpret_cast<Word*>(complete + kTileElements);
     const bool left_streams = plan_.streaming == TileSide::left;
     const bool last = pass.end == plan_.steps;
     const std::int64_t first_kept = plan_.span < plan_.steps ? beside.streamed.begin : chunk.begin;
     beside.chunk = chunk;
     beside.pass = pass;
     beside.parts = chunk.extent() * group.extent();
-    pack_chunk(mine, chunk, pass);
+    pack_chunk(packed_chunk, chunk, pass);
     for (std::int64_t s = chunk.begin; s < chunk.end; ++s) {
-      const Word* const block = mine + (s - chunk.begin) * plan_.pass * kStride<Word>;
+      const Word* const of_chunk = packed_chunk + (s - chunk.begin) * plan_.pass * kStride<Word>;
       for (std::int64_t h = group.begin; h < group.end; ++h) {
         float* const sums = waiting + ((s - first_kept) * plan_.group + h - group.begin) * kTileElements;
         float* const to = last ? complete : sums;
         beside.part = (s - chunk.begin) * group.extent() + h - group.begin;
         beside.next = last ? target(to, left_streams ? s : h, left_streams ? h : s) : Block{};
-        const Word* const others = shared_block(h, step_of_span);
+        const Word* const of_group = shared_block(h, step_of_span);
         unit.product({to,
                       pass.begin > 0 ? sums : nullptr,
-                      left_streams ? block : others,
-                      left_streams ? others : block,
+                      left_streams ? of_chunk : of_group,
+                      left_streams ? of_group : of_chunk,
                       pass.extent(),
                       left_streams ? ReadOnce::right : ReadOnce::left,
-                      {Beside::step, &beside},
+                      {StoresAndPrefetches::step, &beside},
                       rows_of_block(shape_.m, left_streams ? s : h),
                       rows_of_block(shape_.n, left_streams ? h : s),
                       kStrideBytes});
@@ -290,7 +291,7 @@ class TiledProduct {
 
   /// Prefetches a part of the elements to pack next: for the chunk's next pass, or the next chunk's first pass in the
   /// span, or the first chunk's in the next span. Not for a unit that multiplies as fast as the caches deliver.
-  [[gnu::always_inline]] void prefetch_next(const Beside& beside) const {
+  [[gnu::always_inline]] void prefetch_next(const StoresAndPrefetches& beside) const {
     if (unit_.overlaps) return;
     const bool same_chunk = beside.pass.end < beside.span.end;
     const bool same_group = beside.chunk.end < beside.streamed.end;
@@ -342,7 +343,7 @@ void multiply_by_tiles(const Device& space, const TileUnit& unit, const ProductS
     using Word = decltype(word);
     const BlockPlan plan = plan_blocks<Word>(shape, unit, space.concurrency());
     TiledProduct<Out, In, Word> product(unit, plan, shape, c, epilogue);
-    product.take(a, b);
+    product.set_operands(a, b);
     const Kokkos::RangePolicy<Device, Kokkos::IndexType<std::int64_t>> workers(space, 0, plan.workers());
     for (std::int64_t step = 0; step < plan.steps; step += plan.span) {
       const Range span{step, std::min(step + plan.span, plan.steps)};
