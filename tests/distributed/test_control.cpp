@@ -81,7 +81,7 @@ TEST_CASE("ranks exchange control values and agree on errors", "[control]") {
   const RankGroup group(0);
   MemoryLedger ledger;
   const tests::NcclMock nccl;
-  for (const char* name : {"mpi", "shm", "nccl", "auto"}) {
+  for (const char* name : {"mpi", "shm", "nccl", "ring", "auto"}) {
     CAPTURE(name, group.size());
     const auto comm = make_communicator(name, group.ranks(), ledger, small_buffers());
     check_gather(*comm);

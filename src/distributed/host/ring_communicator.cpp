@@ -60,14 +60,12 @@ class RingFlow {
   std::uint64_t start_reduce_scatter(const float* full, float* shard, const Partition& partition) {
     // Only receives of an all_gather write to `full`.
     auto* const bytes = const_cast<char*>(reinterpret_cast<const char*>(full));
-    return start({.full = bytes, .shard = shard, .element = kFloat, .chunks = {partition, chunk_of(partition)}});
+    return start(
+        {.full = bytes, .shard = shard, .adds = true, .element = kFloat, .chunks = {partition, chunk_of(partition)}});
   }
   /// This rank's shard is in `full`.
   std::uint64_t start_all_gather(char* full, const Partition& partition, std::int64_t element) {
-    return start({.full = full,
-                  .shard = nullptr,
-                  .element = element,
-                  .chunks = {partition, chunk_extent(most_gathered_, 1, element)}});
+    return start({.full = full, .element = element, .chunks = {partition, chunk_extent(most_gathered_, 1, element)}});
   }
 
   /// Makes progress without waiting. Returns whether any was made.
@@ -100,7 +98,8 @@ class RingFlow {
 
   struct Started {
     char* full = nullptr;
-    float* shard = nullptr;  ///< of a reduce_scatter; nullptr: an all_gather
+    float* shard = nullptr;  ///< of a reduce_scatter
+    bool adds = false;       ///< a reduce_scatter
     std::int64_t element = 1;
     Chunks chunks{Partition(0, 1), 1};
     bool is_open = false;
@@ -161,7 +160,7 @@ class RingFlow {
     const std::int64_t of_group = cursor.item - first * size_;
     const auto step = static_cast<int>(of_group / width);
     const std::int64_t chunk = first + of_group % width;
-    const int owner = (rank_ - step - (collective.shard != nullptr ? 1 : 0) + 2 * size_) % size_;
+    const int owner = (rank_ - step - (collective.adds ? 1 : 0) + 2 * size_) % size_;
     return {step, chunk, collective.chunks.begin(owner, chunk), collective.chunks.size(owner, chunk)};
   }
 
@@ -179,8 +178,8 @@ class RingFlow {
     const Started& collective = at(posted_.ticket);
     const Item item = item_at(posted_);
     if (item.step > 0 && item.extent > 0) {
-      char* const to = collective.shard != nullptr ? reinterpret_cast<char*>(sum(slot))
-                                                   : collective.full + item.begin * collective.element;
+      char* const to =
+          collective.adds ? reinterpret_cast<char*>(sum(slot)) : collective.full + item.begin * collective.element;
       check_mpi(MPI_Irecv(to, static_cast<int>(item.extent * collective.element), MPI_BYTE, previous(), 0, comm_,
                           &inputs_[slot].request),
                 "MPI_Irecv");
@@ -198,7 +197,7 @@ class RingFlow {
     const Item item = item_at(passed_);
     const bool ends = item.step == size_ - 1;
     char* const here = collective.full + item.begin * collective.element;
-    const bool adds = collective.shard != nullptr && item.step > 0;
+    const bool adds = collective.adds && item.step > 0;
     if (adds && item.extent > 0) {
       const std::array<const float*, 2> sources = {sum(slot), reinterpret_cast<const float*>(here)};
       float* const to = ends ? collective.shard + item.chunk * collective.chunks.extent() : sum(slot);
