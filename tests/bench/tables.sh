@@ -156,7 +156,7 @@ networks() {
   local hosts ranks
   for hosts in 2 4; do
     for ranks in 1 2; do
-      show tests/distributed/network_namespaces.sh $hosts $ranks 1000 "$kozero" bench collectives --size 16MiB | lines
+      show tests/cluster/network_namespaces.sh $hosts $ranks 1000 "$kozero" bench collectives --size 16MiB | lines
     done
   done
 }
