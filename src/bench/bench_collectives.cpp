@@ -252,21 +252,15 @@ Json json_of(const Row& row, const Row& mpi) {
   for (const double seconds : row.seconds) squares += (seconds - mean) * (seconds - mean);
   const double deviation = std::sqrt(squares / static_cast<double>(row.seconds.size()));
   const std::string place = row.reduces() ? "out_of_place" : "in_place";
-  Json json = {{"size", row.bytes},
-               {"count", row.count()},
-               {"type", "float"},
-               {"redop", row.reduces() ? "sum" : "none"},
-               {"root", "-1"},
-               {"out_of_place", nullptr},
-               {"in_place", nullptr}};
-  json[place] = {{"time", 1e6 * median(row.seconds)},
-                 {"alg_bw", row.algbw()},
-                 {"bus_bw", row.busbw()},
-                 {"nwrong", row.wrong}};
-  json[place + "_per_iter"] = {{"min_us", 1e6 * row.seconds.front()}, {"max_us", 1e6 * row.seconds.back()},
-                               {"avg_us", 1e6 * mean},                {"p50_us", 1e6 * median(row.seconds)},
-                               {"p95_us", 1e6 * row.percentile(95)},  {"p99_us", 1e6 * row.percentile(99)},
-                               {"stdev_us", 1e6 * deviation},         {"cv_pct", 1e2 * deviation / mean}};
+  Json json = {
+      {"size", row.bytes}, {"count", row.count()},    {"type", "float"},    {"redop", row.reduces() ? "sum" : "none"},
+      {"root", "-1"},      {"out_of_place", nullptr}, {"in_place", nullptr}};
+  json[place] = {
+      {"time", 1e6 * median(row.seconds)}, {"alg_bw", row.algbw()}, {"bus_bw", row.busbw()}, {"nwrong", row.wrong}};
+  json[place + "_per_iter"] = {
+      {"min_us", 1e6 * row.seconds.front()}, {"max_us", 1e6 * row.seconds.back()}, {"avg_us", 1e6 * mean},
+      {"p50_us", 1e6 * median(row.seconds)}, {"p95_us", 1e6 * row.percentile(95)}, {"p99_us", 1e6 * row.percentile(99)},
+      {"stdev_us", 1e6 * deviation},         {"cv_pct", 1e2 * deviation / mean}};
   json["actual_iterations"] = row.seconds.size();
   json["experiment_name"] = name_of(row.collective);
   json["ranks"] = row.ranks;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // communicator_decorators.cpp: calls gathered and compared with rank 0's, bytes counted from the partition, staging
 // (the k-th chunks of all shards lie side by side in the buffer, as a small array), and the delays of a simulated link.
+#include <sys/prctl.h>
 #include <algorithm>
 #include <array>
 #include <thread>
@@ -287,7 +288,11 @@ Pending ThrottledCommunicator::start_all_gather(const void* shard, void* full, c
 
 void ThrottledCommunicator::wait(Pending pending) {
   inner().wait(pending);
+  if (pending.earliest_end <= SimulatedLink::Clock::now()) return;
+  constexpr unsigned long kSlack = 1000;  // ns by which Linux may prolong a sleep; usually 50 us
+  prctl(PR_SET_TIMERSLACK, kSlack);
   std::this_thread::sleep_until(pending.earliest_end);
+  prctl(PR_SET_TIMERSLACK, 0UL);  // the thread's default
 }
 
 }  // namespace kozero::distributed
