@@ -262,7 +262,7 @@ benches() {
     --stepfactor 2 --backend ring --runs 1
   lines 18 '^ +(1024|2048|4096) .* (MPI.s own|ring) '
   expect 2 '--minbytes is larger than --maxbytes' on 2 bench collectives --minbytes 4KiB --maxbytes 1KiB
-  expect 2 'bench collectives: --backend: "rong"; accepted: mpi, shm' on 2 bench collectives --backend rong
+  expect 2 'bench collectives: --backend: "rong"; accepted: mpi | shm | ring; did you mean ring\?' on 2 bench collectives --backend rong
   expect 2 'one rank has nobody to send to' "$kozero" bench collectives
   expect 2 'bench "chekpoint": did you mean checkpoint\? accepted are checkpoint, kernels, step, stages, tune, collectives' on 2 bench chekpoint
 }
