@@ -227,7 +227,7 @@ END
   expect 0 '^--steps$' bash complete.bash ./kozero.sh -n 2 verify deck.toml --st
   expect 0 '^zero.stage=$' bash complete.bash kozero train deck.toml zero.st
   expect 0 '^collectives$' bash complete.bash kozero bench co
-  expect 0 '^--size$' bash complete.bash kozero bench collectives --s
+  expect 0 '^--size$' bash complete.bash kozero bench collectives --si
   expect 0 '^$' bash complete.bash kozero prepare zero.st
   expect 2 'completion: .*fish' "$kozero" completion fish
   expect 0 '^compdef _kozero kozero' "$kozero" completion zsh
