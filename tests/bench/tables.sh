@@ -142,7 +142,7 @@ rings() {
   local ranks
   header ranks collective 'back end' algorithm KiB us p99 busbw '#wrong'
   for ranks in 2 4; do
-    on $ranks bench collectives --minbytes 1KiB --maxbytes 256MiB --stepfactor 16 --backend mpi,ring \
+    on $ranks bench collectives --minbytes 1KiB --maxbytes 256MiB --stepfactor 8 --backend mpi,ring \
       --runs "${RUNS:-15}" --json |
       cells '[[c["ranks"], c["experiment_name"], c["backend"], c["algorithm"], c["size"] / 2**10, r["time"], i["p99_us"],
                r["bus_bw"], r["nwrong"]] for c in it["results"] for r in [c["out_of_place"] or c["in_place"]]
