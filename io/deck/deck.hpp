@@ -151,6 +151,8 @@ struct ZeroKeys {
 struct CommKeys {
   std::string backend = "auto";
   bool exact = false;
+  double throttle_gbit = 0;
+  double latency_us = 0;
   double timeout_s = 600;
 };
 

@@ -281,7 +281,12 @@ std::vector<DeckRow> comm_rows() {
       {"comm.backend", kComm<&K::backend>, words(distributed::backend_names()),
        "collectives; auto: self on 1 rank, nccl with one GPU per rank, shm on one node, else mpi"},
       {"comm.exact", kComm<&K::exact>, truth(),
-       "nccl: add in rank order, as mpi and shm always do, so results do not depend on the number of ranks"},
+       "nccl, ring: add in rank order, as mpi and shm always do, so results do not depend on the number of ranks"},
+      {"comm.throttle_gbit", kComm<&K::throttle_gbit>, from(0),
+       "rate of a simulated network link per rank, in 10^9 bits per second: a collective lasts at least as long as "
+       "sending its bytes; 0: no limit"},
+      {"comm.latency_us", kComm<&K::latency_us>, from(0),
+       "microseconds that each collective takes beside its bytes on a simulated network; 0: none"},
       {"comm.timeout_s", kComm<&K::timeout_s>, above(0),
        "seconds after which a waiting collective reports the lost rank and ends the run"},
   };

@@ -1,16 +1,21 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// bench_collectives.cpp: the time of reduce-scatter and all-gather of f32 on each back end that these ranks can use,
-// beside MPI's own reduce_scatter_block and allgather. Each round runs all of them; medians of the slowest rank's
-// seconds are printed. Shards are gathered in place, like updated weights; bf16 weights are sent as bytes, half as
-// many. Each back end has its own arrays, so that none of them is in the caches because another back end has just read
-// it.
-//   bus bandwidth = S / t * (n - 1) / n        S bytes of the full array, n ranks (the definition of nccl-tests)
+// bench_collectives.cpp: reduce-scatter and all-gather of f32 on each back end that these ranks can use, beside MPI's
+// own reduce_scatter_block and allgather. Each round runs all of them once; a round's time is the slowest rank's. Sums
+// go to an array apart from the addends; shards are gathered in place, like updated weights. Each back end has its own
+// arrays, so that none of them is in the caches because another back end has just read it.
+//   algbw = S / t      busbw = algbw (n - 1) / n      S bytes of the full array, t the median time, n ranks
+// These definitions, the columns and the fields of --json are those of nccl-tests (reduce_scatter_perf and
+// all_gather_perf; its t is a mean). #wrong: elements of all ranks that differ from the result; addends are small
+// integers, so that sums are exact in any order.
 #include <fmt/format.h>
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
@@ -26,19 +31,14 @@
 namespace kozero::bench {
 namespace {
 
+using distributed::Collective;
+using Json = nlohmann::ordered_json;
+
 struct Contender {
   std::string algorithm;
   std::unique_ptr<distributed::Communicator> comm;
   bool shares = false;
   Vector<float> full = {}, shard = {};
-};
-
-struct Row {
-  double mib;
-  std::string backend, algorithm;
-  std::vector<double> reduce_s, gather_s;
-
-  [[nodiscard]] double both() const { return median(reduce_s) + median(gather_s); }
 };
 
 struct BackEnd {
@@ -53,7 +53,9 @@ std::vector<BackEnd> back_ends() {
   std::vector<BackEnd> rows = {{"mpi", "pairwise messages, added in rank order"},
                                {"mpi", "over nodes, added in rank order", true},
                                {"shm", "shared windows, added in rank order"},
-                               {"shm", "shared arrays, added in rank order", true}};
+                               {"shm", "shared arrays, added in rank order", true},
+                               {"ring", "added around the ring"},
+                               {"ring", "comm.exact, added in rank order", false, true, true}};
   const std::vector<BackEnd> of_gpus = {{"nccl", "one algorithm, run.deterministic"},
                                         {"nccl", "NCCL's choice", true, false},
                                         {"nccl", "comm.exact, added in rank order", false, true, true}};
@@ -61,8 +63,9 @@ std::vector<BackEnd> back_ends() {
   return rows;
 }
 
-/// MPI's own collectives first, then every back end that has no unavailable_reason here.
-std::vector<Contender> contenders_of(const distributed::Environment& environment, MemoryLedger& ledger) {
+/// MPI's own collectives first, then the back ends `names` (none: all) that have no unavailable_reason here.
+std::vector<Contender> contenders_of(const distributed::Environment& environment, MemoryLedger& ledger,
+                                     const std::vector<std::string>& names) {
   std::vector<Contender> contenders;
   const distributed::Ranks ranks = environment.world();
   contenders.push_back(
@@ -70,6 +73,7 @@ std::vector<Contender> contenders_of(const distributed::Environment& environment
        distributed::decorated(distributed::make_mpi_collectives(ranks), kHostIsDevice, ranks, ledger)});
   const bool over_nodes = distributed::ranks_per_node(ranks, {}) > 0;
   for (const auto& row : back_ends()) {
+    if (!names.empty() && std::ranges::find(names, row.name) == names.end()) continue;
     try {
       distributed::CommunicatorOptions options;
       options.deterministic = row.deterministic;
@@ -84,12 +88,67 @@ std::vector<Contender> contenders_of(const distributed::Environment& environment
   return contenders;
 }
 
+/// Integers from 0 to 1023: sums over up to 2^14 ranks are exact in f32, in any order.
+KOKKOS_INLINE_FUNCTION float addend(int rank, std::int64_t i) {
+  return static_cast<float>((i * 37 + i / 1021 + std::int64_t{rank} * 101) % 1024);
+}
+
+/// Element i of the sum, or of what all gather.
+struct Expected {
+  int ranks;  ///< 0: gathered
+
+  [[nodiscard]] KOKKOS_INLINE_FUNCTION float operator()(std::int64_t i) const {
+    float sum = addend(0, i);
+    for (int r = 1; r < ranks; ++r) sum += addend(r, i);
+    return sum;
+  }
+};
+
+void fill(const Vector<float>& array, std::int64_t first, std::int64_t end, int rank) {
+  Kokkos::parallel_for(
+      "kozero::bench_collectives::fill", Kokkos::RangePolicy<Device, Kokkos::IndexType<std::int64_t>>(first, end),
+      KOKKOS_LAMBDA(const std::int64_t i) { array(i) = addend(rank, i); });
+}
+
+/// How many of the first `extent` elements differ from the expected ones from `first` on.
+std::int64_t num_wrong(const Vector<float>& array, std::int64_t extent, std::int64_t first, Expected expected) {
+  std::int64_t wrong = 0;
+  Kokkos::parallel_reduce(
+      "kozero::bench_collectives::num_wrong", Kokkos::RangePolicy<Device, Kokkos::IndexType<std::int64_t>>(0, extent),
+      KOKKOS_LAMBDA(const std::int64_t i, std::int64_t& sum) { sum += array(i) != expected(first + i) ? 1 : 0; },
+      wrong);
+  return wrong;
+}
+
+/// The times of a collective on a back end, of all rounds.
+struct Row {
+  Collective collective;
+  std::int64_t bytes;  ///< of the full array
+  int ranks;
+  std::string backend, algorithm;
+  std::vector<double> seconds = {};  ///< ascending
+  std::int64_t wrong = 0;
+
+  [[nodiscard]] bool reduces() const { return collective == Collective::reduce_scatter; }
+  [[nodiscard]] std::int64_t count() const { return bytes / static_cast<std::int64_t>(sizeof(float)) / ranks; }
+  [[nodiscard]] double algbw() const { return 1e-9 * static_cast<double>(bytes) / median(seconds); }
+  [[nodiscard]] double busbw() const { return algbw() * (ranks - 1) / ranks; }
+  [[nodiscard]] double mean() const {
+    return std::accumulate(seconds.begin(), seconds.end(), 0.0) / static_cast<double>(seconds.size());
+  }
+  [[nodiscard]] double percentile(int percent) const {
+    const auto n = std::ssize(seconds);
+    return seconds[static_cast<std::size_t>((n * percent + 99) / 100 - 1)];
+  }
+};
+
 class CollectivesBench {
  public:
-  CollectivesBench(const distributed::Environment& environment, double largest_mib)
+  CollectivesBench(const distributed::Environment& environment, std::int64_t largest,
+                   const std::vector<std::string>& names)
       : control_(distributed::make_control_communicator(environment.world(), 3600.0)),
-        contenders_(contenders_of(environment, ledger_)) {
-    const Partition partition = partition_of(largest_mib);
+        contenders_(contenders_of(environment, ledger_, names)) {
+    const Partition partition = partition_of(largest);
     for (auto& one : contenders_) {
       const auto take = [&](const char* label, std::int64_t extent) {
         return one.shares ? ledger_.take<float>(Memory::workspace, label, extent, *one.comm)
@@ -100,30 +159,61 @@ class CollectivesBench {
     }
   }
 
-  std::vector<Row> rows(double mib, int rounds) {
+  /// A row per back end. The first round makes what is made once; it is not counted.
+  std::vector<Row> rows(Collective collective, std::int64_t bytes, int rounds) {
+    const Partition partition = partition_of(bytes);
     std::vector<Row> rows;
-    for (const auto& one : contenders_) rows.push_back({mib, one.comm->name(), one.algorithm, {}, {}});
-    const Partition partition = partition_of(mib);
-    for (int round = 0; round <= rounds; ++round) {  // the first makes what is made once; not counted
+    for (const auto& one : contenders_) {
+      rows.push_back({collective, partition.extent() * static_cast<std::int64_t>(sizeof(float)), control_->size(),
+                      one.comm->name(), one.algorithm});
+    }
+    for (const auto& one : contenders_) prepare(one, collective, partition);
+    for (int round = 0; round <= rounds; ++round) {
       for (std::size_t i = 0; i < contenders_.size(); ++i) {
-        const auto& [algorithm, comm, shares, full, shard] = contenders_[i];
-        const double reduce = slowest([&] { comm->reduce_scatter(full.data(), shard.data(), partition); });
-        const float* own = full.data() + partition.begin(comm->rank());
-        const double gather = slowest([&] { comm->all_gather(own, full.data(), partition, sizeof(float)); });
-        if (round == 0) continue;
-        rows[i].reduce_s.push_back(reduce);
-        rows[i].gather_s.push_back(gather);
+        const double seconds = slowest([&] { call(contenders_[i], collective, partition); });
+        if (round > 0) rows[i].seconds.push_back(seconds);
       }
+    }
+    for (std::size_t i = 0; i < contenders_.size(); ++i) {
+      std::ranges::sort(rows[i].seconds);
+      const auto wrong = distributed::from_all_ranks(*control_, wrong_of(contenders_[i], collective, partition));
+      rows[i].wrong = std::accumulate(wrong.begin(), wrong.end(), std::int64_t{0});
     }
     return rows;
   }
 
  private:
-  /// Equal shards, about `mib` MiB in total.
-  [[nodiscard]] Partition partition_of(double mib) const {
-    const std::int64_t multiple = 64 * control_->size();
-    const auto elements = static_cast<std::int64_t>(mib * kMiB / sizeof(float));
+  /// Equal shards, at least `bytes` bytes in total.
+  [[nodiscard]] Partition partition_of(std::int64_t bytes) const {
+    const std::int64_t multiple = kAlignment * control_->size();
+    const std::int64_t elements = bytes / static_cast<std::int64_t>(sizeof(float));
     return {(elements + multiple - 1) / multiple * multiple, control_->size()};
+  }
+
+  /// This rank's addends, or its shard among elements that must all be received.
+  static void prepare(const Contender& one, Collective collective, const Partition& partition) {
+    const int rank = one.comm->rank();
+    const bool gathers = collective == Collective::all_gather;
+    Kokkos::deep_copy(one.full, -1.0F);
+    Kokkos::deep_copy(one.shard, -1.0F);
+    fill(one.full, gathers ? partition.begin(rank) : 0, gathers ? partition.end(rank) : partition.extent(),
+         gathers ? 0 : rank);
+    Device().fence("kozero::bench_collectives::prepare");
+  }
+
+  static void call(const Contender& one, Collective collective, const Partition& partition) {
+    if (collective == Collective::reduce_scatter) {
+      return one.comm->reduce_scatter(one.full.data(), one.shard.data(), partition);
+    }
+    one.comm->all_gather(one.full.data() + partition.begin(one.comm->rank()), one.full.data(), partition,
+                         sizeof(float));
+  }
+
+  static std::int64_t wrong_of(const Contender& one, Collective collective, const Partition& partition) {
+    const int rank = one.comm->rank();
+    return collective == Collective::all_gather
+               ? num_wrong(one.full, partition.extent(), 0, {0})
+               : num_wrong(one.shard, partition.size(rank), partition.begin(rank), {one.comm->size()});
   }
 
   template <class Work>
@@ -142,49 +232,100 @@ class CollectivesBench {
   std::vector<Contender> contenders_;
 };
 
-double mib_of(std::int64_t bytes) { return static_cast<double>(bytes) / kMiB; }
-
-double bus_bandwidth(double mib, double seconds, int ranks) { return mib * kMiB / seconds * (ranks - 1) / ranks; }
+const char* name_of(Collective collective) {
+  return collective == Collective::reduce_scatter ? "reduce_scatter" : "all_gather";
+}
 
 /// Prints the rows of one size. The first is MPI's own, the reference of the last column.
-void print(const std::vector<Row>& rows, int ranks) {
-  for (const auto& row : rows) {
-    const double reduce = median(row.reduce_s);
-    const double gather = median(row.gather_s);
-    std::cout << fmt::format("{:>6.5g} {:<10}{:<41}{:>11.3f}{:>9.2f}{:>11.3f}{:>9.2f}{:>9.2f}\n", row.mib, row.backend,
-                             row.algorithm, 1e3 * reduce, bus_bandwidth(row.mib, reduce, ranks) / 1e9, 1e3 * gather,
-                             bus_bandwidth(row.mib, gather, ranks) / 1e9, rows.front().both() / row.both());
+void print(const std::vector<Row>& rows) {
+  for (const Row& row : rows) {
+    std::cout << fmt::format("{:>10} {:>9} {:<10}{:<39}{:>9.1f} {:>7.3f} {:>7.3f} {:>6} {:>9.1f} {:>7.2f}\n", row.bytes,
+                             row.count(), row.backend, row.algorithm, 1e6 * median(row.seconds), row.algbw(),
+                             row.busbw(), row.wrong, 1e6 * row.percentile(99),
+                             median(rows.front().seconds) / median(row.seconds));
   }
 }
 
-nlohmann::ordered_json json_of(const std::vector<Row>& rows, int ranks) {
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const auto& row : rows) {
-    list.push_back({{"mib", row.mib},
-                    {"ranks", ranks},
-                    {"backend", row.backend},
-                    {"reduce_scatter_s", median(row.reduce_s)},
-                    {"all_gather_s", median(row.gather_s)},
-                    {"over_mpi", rows.front().both() / row.both()}});
-  }
-  return list;
+Json json_of(const Row& row, const Row& mpi) {
+  const double mean = row.mean();
+  double squares = 0.0;
+  for (const double seconds : row.seconds) squares += (seconds - mean) * (seconds - mean);
+  const double deviation = std::sqrt(squares / static_cast<double>(row.seconds.size()));
+  const std::string place = row.reduces() ? "out_of_place" : "in_place";
+  Json json = {
+      {"size", row.bytes}, {"count", row.count()},    {"type", "float"},    {"redop", row.reduces() ? "sum" : "none"},
+      {"root", "-1"},      {"out_of_place", nullptr}, {"in_place", nullptr}};
+  json[place] = {
+      {"time", 1e6 * median(row.seconds)}, {"alg_bw", row.algbw()}, {"bus_bw", row.busbw()}, {"nwrong", row.wrong}};
+  json[place + "_per_iter"] = {
+      {"min_us", 1e6 * row.seconds.front()}, {"max_us", 1e6 * row.seconds.back()}, {"avg_us", 1e6 * mean},
+      {"p50_us", 1e6 * median(row.seconds)}, {"p95_us", 1e6 * row.percentile(95)}, {"p99_us", 1e6 * row.percentile(99)},
+      {"stdev_us", 1e6 * deviation},         {"cv_pct", 1e2 * deviation / mean}};
+  json["actual_iterations"] = row.seconds.size();
+  json["experiment_name"] = name_of(row.collective);
+  json["ranks"] = row.ranks;
+  json["backend"] = row.backend;
+  json["algorithm"] = row.algorithm;
+  json["over_mpi"] = median(mpi.seconds) / median(row.seconds);
+  return json;
 }
+
+struct Question {
+  std::vector<std::int64_t> sizes = {kMiB / 4, kMiB, 16 * kMiB, 64 * kMiB};
+  std::vector<std::string> names;
+  int rounds = 9;
+  JsonOutput json;
+
+  explicit Question(const Arguments& arguments) {
+    constexpr std::int64_t kLargest = std::int64_t{4} << 30;
+    std::int64_t least = 1024;
+    std::int64_t most = 256 * kMiB;
+    std::int64_t factor = 4;
+    OptionParser parser("bench collectives");
+    const auto size = parser.add("--size", sizes, "sizes of the array, with commas: 256KiB,16MiB")
+                          .delimiter(',')
+                          .default_text("256KiB,1MiB,16MiB,64MiB")
+                          .size(1024, kLargest)
+                          .type_name("SIZE,...");
+    auto minbytes = parser.add("--minbytes", least, "or all sizes from this one ...")
+                        .default_text("1KiB")
+                        .size(1024, kLargest)
+                        .type_name("SIZE")
+                        .excludes(size);
+    auto maxbytes = parser.add("--maxbytes", most, "... up to this one ...")
+                        .default_text("256MiB")
+                        .size(1024, kLargest)
+                        .type_name("SIZE")
+                        .excludes(size);
+    auto stepfactor = parser.add("--stepfactor", factor, "... each so many times as large as the one before")
+                          .type_name("N")
+                          .between(std::int64_t{2}, std::int64_t{1024})
+                          .excludes(size);
+    auto backends = distributed::backend_names();
+    std::erase_if(backends, [](const std::string& name) {
+      return std::ranges::none_of(back_ends(), [&](const BackEnd& row) { return row.name == name; });
+    });
+    parser.add("--backend", names, "back ends, with commas; MPI's own is always measured")
+        .delimiter(',')
+        .default_text("all")
+        .one_of(backends)
+        .type_name("NAME,...");
+    parser.add("--runs", rounds, "rounds; medians and the 99th percentile are printed").type_name("N").positive();
+    json.add_to(parser);
+    parser.parse(arguments);
+    if (!minbytes.is_given() && !maxbytes.is_given() && !stepfactor.is_given()) return;
+    if (least > most) {
+      throw Error(Failure::deck, "bench collectives: --minbytes is larger than --maxbytes", Error::Seen::by_all_ranks);
+    }
+    sizes.clear();
+    for (; least <= most; least *= factor) sizes.push_back(least);
+  }
+};
 
 }  // namespace
 
 void bench_collectives(const distributed::Environment& environment, const Arguments& arguments) {
-  OptionParser parser("bench collectives");
-  std::vector<std::int64_t> sizes = {kMiB / 4, kMiB, 16 * kMiB, 64 * kMiB};
-  int rounds = 9;
-  JsonOutput json;
-  parser.add("--size", sizes, "sizes of the array, with commas: 256KiB,16MiB")
-      .delimiter(',')
-      .default_text("256KiB,1MiB,16MiB,64MiB")
-      .size(1024, std::int64_t{4} << 30)
-      .type_name("SIZE,...");
-  parser.add("--runs", rounds, "repetitions; medians are printed").type_name("N").positive();
-  json.add_to(parser);
-  parser.parse(arguments);
+  const Question question(arguments);
   const int ranks = environment.size();
   if (ranks == 1) {
     throw Error(
@@ -194,21 +335,30 @@ void bench_collectives(const distributed::Environment& environment, const Argume
   }
 
   const train::Runtime runtime(0, environment);
-  CollectivesBench bench(environment, mib_of(*std::ranges::max_element(sizes)));
-  if (environment.rank() == 0) {
-    std::cout << fmt::format(
-        "f32 on {} ranks of {}; bus bandwidth in GB/s; the last column: how many times as fast as MPI's own, both "
-        "collectives together\n{:>6} {:<10}{:<41}{:>20}{:>20}{:>9}\n",
-        ranks, runtime.placement(), "MiB", "back end", "algorithm", "reduce-scatter ms", "all-gather ms", "ratio");
+  CollectivesBench bench(environment, *std::ranges::max_element(question.sizes), question.names);
+  Json results = Json::array();
+  std::int64_t wrong = 0;
+  for (const Collective collective : {Collective::reduce_scatter, Collective::all_gather}) {
+    if (environment.rank() == 0) {
+      std::cout << fmt::format(
+          "{}{} of f32 on {} ranks of {}; times in us, bandwidths in GB/s, ratio: times as fast as MPI's own\n"
+          "{:>10} {:>9} {:<10}{:<39}{:>9} {:>7} {:>7} {:>6} {:>9} {:>7}\n",
+          collective == Collective::reduce_scatter ? "" : "\n", name_of(collective), ranks, runtime.placement(), "size",
+          "count", "back end", "algorithm", "time", "algbw", "busbw", "#wrong", "p99", "ratio");
+    }
+    for (const std::int64_t bytes : question.sizes) {
+      const auto rows = bench.rows(collective, bytes, question.rounds);
+      for (const Row& row : rows) wrong += row.wrong;
+      if (environment.rank() != 0) continue;
+      print(rows);
+      for (const Row& row : rows) results.push_back(json_of(row, rows.front()));
+    }
   }
-  nlohmann::ordered_json all = nlohmann::ordered_json::array();
-  for (const std::int64_t bytes : sizes) {
-    const auto rows = bench.rows(mib_of(bytes), rounds);
-    if (environment.rank() != 0) continue;
-    print(rows, ranks);
-    for (auto& row : json_of(rows, ranks)) all.push_back(row);
+  if (environment.rank() == 0) question.json.print({{"results", results}});
+  if (wrong > 0) {
+    throw Error(Failure::internal, fmt::format("bench collectives: {} wrong elements", wrong),
+                Error::Seen::by_all_ranks);
   }
-  if (environment.rank() == 0) json.print({{"collectives", all}});
 }
 
 }  // namespace kozero::bench

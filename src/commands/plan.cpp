@@ -151,10 +151,13 @@ plan::Rates rates_of(const PlannedRanks& ranks, const Question& question, const 
   const int threads =
       deck.run.threads > 0 ? static_cast<int>(deck.run.threads) : std::max(1, cores_here() / ranks.count);
   const train::Settings settings = train::settings_of(deck, ranks.count, data::vocab_of(deck), 0);
-  const plan::Rates rates = question.is_about_gpus() ? plan::published_rates(question.device, settings, ranks.count)
-                                                     : plan::rates_at(here, settings, ranks.count, threads);
+  plan::Rates rates = question.is_about_gpus() ? plan::published_rates(question.device, settings, ranks.count)
+                                               : plan::rates_at(here, settings, ranks.count, threads);
   const auto given = rates_in(question.rates);
-  return given ? plan::with_given_rates(rates, *given) : rates;
+  if (given) rates = plan::with_given_rates(rates, *given);
+  const std::string network = distributed::simulated_network(settings.comm);
+  if (!network.empty()) rates.source += "; a simulated network of " + network;
+  return rates;
 }
 
 /// The plan's assumptions about ranks that do not run, and the parts of memory that it omits.

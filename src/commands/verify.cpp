@@ -161,12 +161,12 @@ std::vector<std::int64_t> rank_counts(const VerifyOptions& options, const io::De
                             run::command_line("verify", arguments, static_cast<int>(counts.back()))),
                 Error::Seen::by_all_ranks);
   }
-  if (counts.size() > 1 && !options.all && session.backend() == "nccl" && !deck.comm.exact) {
-    throw Error(
-        Failure::deck,
-        "--ranks: comm.backend = nccl adds in an order of NCCL's own, so that numbers of ranks differ; accepted "
-        "is one number, or comm.exact=true, or comm.backend=mpi or shm",
-        Error::Seen::by_all_ranks);
+  if (counts.size() > 1 && !options.all && !distributed::adds_in_order(session.backend(), deck.comm.exact)) {
+    throw Error(Failure::deck,
+                "--ranks: comm.backend = " + session.backend() +
+                    " adds in an order of its own, so that numbers of ranks differ; accepted is one number, or "
+                    "comm.exact=true, or comm.backend=mpi or shm",
+                Error::Seen::by_all_ranks);
   }
   const bool batch_grows = deck.train.batch_scaling != "none" || deck.train.accumulate > 0;
   if (batch_grows && counts.size() > 1) {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// back_ends.hpp: the back ends for several ranks, mpi, shm and nccl: construction, memory and requirements of each.
+// back_ends.hpp: the back ends for several ranks: construction, memory and requirements of each.
 //   mpi   point-to-point messages, between any nodes        shm   shared memory, on one node
-//   nccl  GPUs, one per rank, on a separate stream
+//   nccl  GPUs, one per rank, on a separate stream           ring  messages between neighbors, between any nodes
 // mpi and shm add in rank order and give the same bits. <name>_communicator.cpp defines each. A new back end needs a
 // declaration here, a source file, and a row in make_communicator.cpp, which adds the decorators.
 #pragma once
@@ -88,6 +88,23 @@ Vector<float> received_addends(int size, MemoryLedger& ledger, const Communicato
 /// Collective over `ranks`, which have no unavailable_reason. Books the GPU memory that NCCL allocates during the call.
 std::unique_ptr<Communicator> make_nccl_communicator(const Ranks& ranks, MemoryLedger& ledger,
                                                      const CommunicatorOptions& options);
+
+/// Collectives along a ring of point-to-point messages: rank r receives from r - 1 and sends to r + 1 (mod n).
+///   reduce_scatter: the sum of shard p starts as rank p + 1's addend, passes each rank, which adds its own, and ends
+///   at
+///                   p: ((x_{p+1} + x_{p+2}) + ...) + x_p. An order of its own, so only the default Fold is accepted
+///   all_gather:     shard p passes from p through all ranks to p - 1, received straight into the full arrays
+/// Each rank sends S (n-1)/n bytes in n - 1 steps (Patarasuk and Yuan 2009, doi:10.1016/j.jpdc.2008.09.002). Shards are
+/// cut into chunks, kRingWindow of them under way at once, so that one chunk is added while others travel. With `exact`
+/// sums pass through the ranks in order instead, 0, 1, ..., n - 1, and from there to the shard's owner
+/// (nodes/chain_reduction.hpp with one rank per node): the bits are those of mpi, every Fold is accepted, and rank 0 to
+/// n - 1 send S bytes. Collectives are under way from start to wait; progress is made in starts and waits. Pointers
+/// are host memory. Collective over `ranks`.
+std::unique_ptr<Communicator> make_ring_communicator(const Ranks& ranks, MemoryLedger& ledger,
+                                                     const CommunicatorOptions& options);
+
+/// Books a rank's buffers.
+void book_ring_buffers(MemoryLedger& ledger, const CommunicatorOptions& options);
 
 /// The node and GPU of a rank; `gpu` is core's device_name().
 struct RankDevice {

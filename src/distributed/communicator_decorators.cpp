@@ -1,9 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// communicator_decorators.cpp: calls gathered and compared with rank 0's, bytes counted from the partition, and
-// staging: the k-th chunks of all shards lie side by side in the buffer, as a small array.
+// communicator_decorators.cpp: calls gathered and compared with rank 0's, bytes counted from the partition, staging
+// (the k-th chunks of all shards lie side by side in the buffer, as a small array), and the delays of a simulated link.
+#include <sys/prctl.h>
 #include <algorithm>
 #include <array>
+#include <thread>
 #include <utility>
 
 #include <kozero/core/error.hpp>
@@ -254,6 +256,43 @@ Pending StagedCommunicator::start_all_gather(const void* shard, void* full, cons
     }
   }
   return {Collective::all_gather};
+}
+
+SimulatedLink::Clock::time_point SimulatedLink::transfer(double bytes, Clock::time_point start) {
+  const double seconds = 1e-6 * latency_us_ + (gbit_ > 0.0 ? 8.0 * bytes / (1e9 * gbit_) : 0.0);
+  free_at_ = std::max(free_at_, start) + std::chrono::round<Clock::duration>(std::chrono::duration<double>(seconds));
+  return free_at_;
+}
+
+SimulatedLink::Clock::time_point ThrottledCommunicator::end_of(std::int64_t elements, std::size_t element_size) {
+  Device().fence("kozero::distributed::throttled");
+  const double bytes = static_cast<double>(elements) * static_cast<double>(element_size);
+  return link_->transfer(bytes * (size() - 1) / size(), SimulatedLink::Clock::now());
+}
+
+Pending ThrottledCommunicator::start_reduce_scatter(const float* full, float* shard, const Partition& partition,
+                                                    Fold fold) {
+  const auto end = end_of(partition.extent(), sizeof(float));
+  Pending pending = inner().start_reduce_scatter(full, shard, partition, fold);
+  pending.earliest_end = end;
+  return pending;
+}
+
+Pending ThrottledCommunicator::start_all_gather(const void* shard, void* full, const Partition& partition,
+                                                std::size_t element_size) {
+  const auto end = end_of(partition.extent(), element_size);
+  Pending pending = inner().start_all_gather(shard, full, partition, element_size);
+  pending.earliest_end = end;
+  return pending;
+}
+
+void ThrottledCommunicator::wait(Pending pending) {
+  inner().wait(pending);
+  if (pending.earliest_end <= SimulatedLink::Clock::now()) return;
+  constexpr unsigned long kSlack = 1000;  // ns by which Linux may prolong a sleep; usually 50 us
+  prctl(PR_SET_TIMERSLACK, kSlack);
+  std::this_thread::sleep_until(pending.earliest_end);
+  prctl(PR_SET_TIMERSLACK, 0UL);  // the thread's default
 }
 
 }  // namespace kozero::distributed

@@ -15,6 +15,7 @@
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/distributed/environment.hpp>
 #include <kozero/distributed/wait_clock.hpp>
+#include "src/distributed/liveness/watchdog.hpp"
 
 namespace kozero::distributed {
 
@@ -148,6 +149,20 @@ class GroupCommunicator : public Communicator {
   int first_late(PendingMessages& messages, const char* collective);
   /// Waits for all of `messages` and clears them.
   void wait_for(PendingMessages& messages, const char* collective);
+  /// Calls `advance()`, which makes progress without waiting and returns whether it made any, until `done()`. After
+  /// timeout() without progress the rank `awaited()` is lost.
+  template <class Advance, class Done, class Awaited>
+  void advance_until(const Advance& advance, const Done& done, const Awaited& awaited, const char* collective) {
+    const Whereabouts::Wait waits(traits_.role);
+    Patience patience(timeout(), traits_.waiting);
+    while (!done()) {
+      if (advance()) {
+        patience = Patience(timeout(), traits_.waiting);
+      } else if (!patience.pause()) {
+        lose(collective, awaited());
+      }
+    }
+  }
 
  private:
   void wait_for(MPI_Request* request, const char* collective);

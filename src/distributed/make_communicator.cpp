@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // make_communicator.cpp: the table of back ends, and the choice that `auto` makes. A new back end is a row here and a
 // source file.
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -42,7 +43,7 @@ struct BackEnd {
   const char* name;
   int most_ranks;
   bool on_one_node;    ///< serves ranks of one node only
-  bool adds_in_order;  ///< whatever the options; comm.exact makes nccl do so too
+  bool adds_in_order;  ///< whatever the options; with comm.exact every back end does
   bool reads_device_memory;
   /// Why the back end cannot serve these ranks and what to use instead; "" if it can. Collective.
   std::string (*refusal)(const Ranks&, const CommunicatorOptions&);
@@ -95,6 +96,12 @@ constexpr std::array kBackEnds = {
             [](int size, MemoryLedger& ledger, const CommunicatorOptions& options) {
               received_addends(size, ledger, options);
             }},
+    BackEnd{"ring", kAny, false, false, kHostIsDevice,
+            [](const Ranks&, const CommunicatorOptions&) { return std::string(); },
+            [](const Ranks& ranks, MemoryLedger& ledger, const CommunicatorOptions& options) {
+              return make_ring_communicator(ranks, ledger, options);
+            },
+            [](int, MemoryLedger& ledger, const CommunicatorOptions& options) { book_ring_buffers(ledger, options); }},
 };
 
 std::string too_many(const BackEnd& row, int size) {
@@ -112,7 +119,8 @@ std::string backend_on(int size, const std::string& backend) { return size == 1 
 /// Options for a group's communicator. It only gathers, so it needs no buffers for addends.
 CommunicatorOptions options_of_group(CommunicatorOptions options, const std::string& backend) {
   constexpr std::int64_t kLeastBuffer = std::int64_t{64} << 10;
-  if (backend == "mpi" && kHostIsDevice) options.chunk_bytes = std::min(options.chunk_bytes, kLeastBuffer);
+  if ((backend == "mpi" || backend == "ring") && kHostIsDevice)
+    options.chunk_bytes = std::min(options.chunk_bytes, kLeastBuffer);
   options.exact = false;
   options.notice = [](const std::string&) {};  // the communicator of all ranks printed it
   return options;
@@ -131,14 +139,18 @@ std::int64_t staging_bytes(bool reads_device_memory, int size, const Communicato
   return reads_device_memory ? 0 : StagedCommunicator::buffer_bytes(size, options.chunk_bytes);
 }
 
-/// make_communicator with counters.
+std::shared_ptr<SimulatedLink> simulated_link(const CommunicatorOptions& options) {
+  return std::make_shared<SimulatedLink>(options.throttle_gbit, options.latency_us);
+}
+
+/// make_communicator with what the rank's communicators share.
 std::unique_ptr<Communicator> made(const std::string& backend, const Ranks& ranks, MemoryLedger& ledger,
-                                   const CommunicatorOptions& options, const Counting& counting) {
+                                   const CommunicatorOptions& options, const OfRank& of_rank) {
   const BackEnd& row = back_end(backend_of(backend, ranks, options));
   if (ranks.size() > row.most_ranks) refuse(row.name, too_many(row, ranks.size()));
   const std::string refusal = backend == "auto" ? "" : row.refusal(ranks, options);
   if (!refusal.empty()) refuse(row.name, refusal);
-  return decorated(row.make(ranks, ledger, options), row.reads_device_memory, ranks, ledger, options, counting);
+  return decorated(row.make(ranks, ledger, options), row.reads_device_memory, ranks, ledger, options, of_rank);
 }
 
 }  // namespace
@@ -165,6 +177,16 @@ std::string backend_of(const std::string& backend, const Ranks& ranks, const Com
   return backend == "auto" ? choose(ranks, options) : backend;
 }
 
+std::string simulated_network(const CommunicatorOptions& options) {
+  std::string text = options.throttle_gbit > 0.0 ? fmt::format("{:g} Gbit/s", options.throttle_gbit) : "";
+  if (options.latency_us > 0.0) {
+    text += fmt::format("{}{:g} us per collective", text.empty() ? "" : " and ", options.latency_us);
+  }
+  return text;
+}
+
+bool adds_in_order(const std::string& backend, bool exact) { return exact || back_end(backend).adds_in_order; }
+
 std::vector<std::string> back_ends_in_order(int size, bool on_one_node) {
   std::vector<std::string> names;
   for (const BackEnd& row : kBackEnds) {
@@ -180,16 +202,20 @@ std::string assumed_backend(int size, bool on_gpus) {
 
 std::unique_ptr<Communicator> decorated(std::unique_ptr<Communicator> comm, bool reads_device_memory,
                                         const Ranks& ranks, MemoryLedger& ledger, const CommunicatorOptions& options,
-                                        const Counting& counting) {
+                                        const OfRank& of_rank) {
   if (options.checks_calls && ranks.size() > 1) {
     comm = checked(std::move(comm), ranks, {.timeout_s = options.timeout_s});
   }
   if (staging_bytes(reads_device_memory, ranks.size(), options) > 0) {
     comm = std::make_unique<StagedCommunicator>(std::move(comm), ledger, options.chunk_bytes);
   }
-  if (counting.counts != nullptr) {
-    comm = std::make_unique<CountedCommunicator>(std::move(comm), counting.ranks_per_group, counting.counts,
-                                                 counting.joins);
+  if ((options.throttle_gbit > 0.0 || options.latency_us > 0.0) && ranks.size() > 1) {
+    auto link = of_rank.link ? of_rank.link : simulated_link(options);
+    comm = std::make_unique<ThrottledCommunicator>(std::move(comm), std::move(link));
+  }
+  if (of_rank.counts != nullptr) {
+    comm =
+        std::make_unique<CountedCommunicator>(std::move(comm), of_rank.ranks_per_group, of_rank.counts, of_rank.joins);
   }
   return comm;
 }
@@ -214,7 +240,9 @@ MeshCommunicators make_mesh(const std::string& backend, const Ranks& ranks, int 
                             const CommunicatorOptions& options) {
   const bool has_groups = ranks_per_group > 0 && ranks_per_group < ranks.size();
   MeshCommunicators mesh;
-  mesh.all = made(backend, ranks, ledger, options, {mesh.counts, has_groups ? ranks_per_group : 0});
+  const auto link = simulated_link(options);
+  mesh.all = made(backend, ranks, ledger, options,
+                  {.counts = mesh.counts, .ranks_per_group = has_groups ? ranks_per_group : 0, .link = link});
   if (!has_groups) return mesh;
   require(ranks.size() % ranks_per_group == 0, "make_mesh: the ranks are no whole number of groups");
   const std::string name = mesh.all->name();
@@ -223,12 +251,12 @@ MeshCommunicators make_mesh(const std::string& backend, const Ranks& ranks, int 
   agreed(*mesh.all, [&] {
     const std::string of_group = backend_on(ranks_per_group, name);
     mesh.group = made(of_group, group.ranks(), ledger, options_of_group(options, of_group),
-                      {.counts = mesh.counts, .joins = "group"});
+                      {.counts = mesh.counts, .joins = "group", .link = link});
   });
   const RanksOfColor replicas(ranks, ranks.rank() % ranks_per_group);
   agreed(*mesh.all, [&] {
     const CommunicatorOptions of_axis = options_of_replicas(options, name, ranks_per_group);
-    mesh.replicas = made(name, replicas.ranks(), ledger, of_axis, {mesh.counts, 1, "replicas"});
+    mesh.replicas = made(name, replicas.ranks(), ledger, of_axis, {mesh.counts, 1, "replicas", link});
   });
   return mesh;
 }

@@ -233,8 +233,16 @@ StepTime step_time(const train::Settings& settings, const MemoryPlan& plan, cons
   const double read = settings.offload.parameters == MemorySource::Kind::host
                           ? 2.0 * settings.batch.micro_steps * stored * parameters / plan.ranks_per_group / rates.bus
                           : 0.0;
-  time.hidden = rates.overlaps ? std::min(sent + read, 2.0 / 3.0 * time.products) : 0.0;
-  time.communication = sent + read - time.hidden;
+  // A simulated network (ThrottledCommunicator) delays the end of each collective and leaves the cores to products.
+  const distributed::CommunicatorOptions& comm = settings.comm;
+  const double per_byte = comm.throttle_gbit > 0.0 ? 8.0 / (1e9 * comm.throttle_gbit) : 0.0;
+  const double simulated = plan.num_ranks == 1 ? 0.0
+                                               : static_cast<double>(plan.sent.all) * per_byte +
+                                                     static_cast<double>(plan.sent.calls) * 1e-6 * comm.latency_us;
+  const double delay = std::max(simulated - sent, 0.0);
+  const double hidable = (rates.overlaps ? sent + read : 0.0) + (settings.zero.overlap ? delay : 0.0);
+  time.hidden = std::min(hidable, 2.0 / 3.0 * time.products);
+  time.communication = sent + read + delay - time.hidden;
   // Written state goes to the disk while the next step computes.
   const double one_way = static_cast<double>(plan.of(Memory::disk)) / rates.disk;
   time.disk = 2.0 * one_way - std::min(one_way, time.products);

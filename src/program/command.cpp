@@ -62,7 +62,7 @@ const std::vector<Command>& benchmarks() {
       {"bench tune", kDeck, "the fastest algorithm of each matrix product, as a file for run.tuning",
        "bench tune inputs/gpt2_124m.toml --out tuning.toml", true, "--out --runs KEYS"},
       {"bench collectives", "", "reduce-scatter and all-gather beside MPI's", "bench collectives --size 16MiB,64MiB",
-       true, "--size --runs --json"},
+       true, "--size --minbytes --maxbytes --stepfactor --backend --runs --json"},
   };
   return kBenchmarks;
 }

@@ -15,6 +15,7 @@
 #include <kozero/core/precision.hpp>
 #include <kozero/core/timing.hpp>
 #include <kozero/distributed/agreement.hpp>
+#include <kozero/distributed/make_communicator.hpp>
 #include <kozero/model/self_attention.hpp>
 #include <kozero/run/device_choice.hpp>
 #include <kozero/run/evaluation_text.hpp>
@@ -177,6 +178,8 @@ std::vector<std::string> lines_of(const Banner& banner) {
       fmt::format("placement    {}{}, communicator {}", banner.comm.size() > 1 ? "rank 0: " : "",
                   banner.runtime.placement(), banner.comm.description()),
       memory_line(banner)};
+  const std::string network = distributed::simulated_network(banner.settings.comm);
+  if (!network.empty() && banner.comm.size() > 1) lines.push_back("network      simulated: " + network + ", per rank");
   for (const std::string& line : {frozen_line(banner), defaults_line(banner)}) {
     if (!line.empty()) lines.push_back(line);
   }

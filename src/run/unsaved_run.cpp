@@ -16,6 +16,7 @@
 #include <kozero/data/data_check.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
+#include <kozero/distributed/make_communicator.hpp>
 #include <kozero/run/session.hpp>
 #include <kozero/run/unsaved_run.hpp>
 #include <kozero/run/weights_source.hpp>
@@ -121,9 +122,9 @@ std::string bound_to_rank_count(const std::string& run, const io::Deck& deck) {
   if (value(train::kAccumulation, deck.zero.accumulation) == "local") {
     return "zero.accumulation = \"local\" adds in an order that depends on their number";
   }
-  const bool by_nccl = deck.comm.backend == "nccl" || (deck.comm.backend == "auto" && !kHostIsDevice);
+  const std::string backend = deck.comm.backend == "auto" ? distributed::assumed_backend(2) : deck.comm.backend;
   const std::string order =
-      value(train::kOrderOfSums, by_nccl && !deck.comm.exact ? std::string("nccl") : train::kRankOrder);
+      value(train::kOrderOfSums, distributed::adds_in_order(backend, deck.comm.exact) ? train::kRankOrder : backend);
   return order == train::kRankOrder ? "" : order + " adds in an order that depends on their number";
 }
 

@@ -215,6 +215,8 @@ distributed::CommunicatorOptions communicator_options(const io::Deck& deck) {
           .under_way = zero::collectives_under_way(static_cast<int>(deck.zero.prefetch_units) + held - 1),
           .deterministic = deck.run.deterministic,
           .exact = deck.comm.exact,
+          .throttle_gbit = deck.comm.throttle_gbit,
+          .latency_us = deck.comm.latency_us,
           .communicators = has_groups ? 3 : 1};
 }
 

@@ -28,6 +28,7 @@ kernels            none  5-min   share of the peak, in f32 and bf16
 stages             none  2-min   the four stages side by side
 collectives        none  2-min   back ends beside MPI's collectives on 2, 4 and 8 ranks
 collective_sizes   none  1-min   collectives on 2 ranks by size
+rings              none  5-min   ring and mpi beside MPI's collectives, 1 KiB to 256 MiB, on 2 and 4 ranks
 buckets            none  15-min  a step with three values of zero.bucket_mib
 networks           root  10-min  collectives between network namespaces
 models             none  1-min   planned memory of models on 1 to 64 ranks
@@ -122,17 +123,31 @@ stages() {
 }
 
 collectives() {
-  header ranks 'back end' MiB 'times as fast as MPI'
+  header ranks collective 'back end' algorithm MiB 'times as fast as MPI'
   for ranks in 2 4 8; do
     on $ranks bench collectives --size 1MiB,16MiB,64MiB --runs "${RUNS:-7}" --json |
-      cells '[[c["ranks"], c["backend"], c["mib"], c["over_mpi"]] for c in it["collectives"]]'
+      cells '[[c["ranks"], c["experiment_name"], c["backend"], c["algorithm"], c["size"] / 2**20, c["over_mpi"]]
+              for c in it["results"]]'
   done
 }
 
 collective_sizes() {
-  header 'back end' MiB 'reduce-scatter, ms' 'all-gather, ms'
+  header collective 'back end' algorithm MiB ms
   on 2 bench collectives --size 64KiB,256KiB,1MiB,4MiB,16MiB,64MiB,147MiB --runs "${RUNS:-31}" --json |
-    cells '[[c["backend"], c["mib"], 1e3 * c["reduce_scatter_s"], 1e3 * c["all_gather_s"]] for c in it["collectives"]]'
+    cells '[[c["experiment_name"], c["backend"], c["algorithm"], c["size"] / 2**20,
+             1e-3 * (c["out_of_place"] or c["in_place"])["time"]] for c in it["results"]]'
+}
+
+rings() {
+  local ranks
+  header ranks collective 'back end' algorithm KiB us p99 busbw '#wrong'
+  for ranks in 2 4; do
+    on $ranks bench collectives --minbytes 1KiB --maxbytes 256MiB --stepfactor 8 --backend mpi,ring \
+      --runs "${RUNS:-15}" --json |
+      cells '[[c["ranks"], c["experiment_name"], c["backend"], c["algorithm"], c["size"] / 2**10, r["time"], i["p99_us"],
+               r["bus_bw"], r["nwrong"]] for c in it["results"] for r in [c["out_of_place"] or c["in_place"]]
+              for i in [c.get("out_of_place_per_iter") or c["in_place_per_iter"]]]'
+  done
 }
 
 buckets() {
@@ -156,7 +171,7 @@ networks() {
   local hosts ranks
   for hosts in 2 4; do
     for ranks in 1 2; do
-      show tests/distributed/network_namespaces.sh $hosts $ranks 1000 "$kozero" bench collectives --size 16MiB | lines
+      show tests/cluster/network_namespaces.sh $hosts $ranks 1000 "$kozero" bench collectives --size 16MiB | lines
     done
   done
 }

@@ -253,9 +253,16 @@ benches() {
   expect 0 '^as long as they say$' awk '/^(kozero::|copy|Kokkos::)/ { sum += $(NF - 2) }
     / ms per step \(/ { total = $10; if (sum > total - 0.2 && sum < total + 0.2 && total < $1) print "as long as they say" }' step.txt
   expect 0 '^kozero::adamw_update ' "$kozero" bench step "$inputs/demos/synthetic.toml" $shape --runs 1
-  expect 0 '^ +2 shm +shared windows, added in rank order( +[0-9.]+){5}$' on 2 bench collectives --size 1MiB,2MiB --runs 2 --json
-  also '^{"collectives":\[{"mib":1.0,"ranks":2,"backend":"MPI.s own",.*"over_mpi":1.0},.*}\]}$'
-  lines 8 '^ +[12] (MPI.s own|mpi|shm) '
+  expect 0 '^ +2097152 +262144 shm +shared windows, added in rank order( +[0-9.]+){3} +0( +[0-9.]+){2}$' \
+    on 2 bench collectives --size 1MiB,2MiB --runs 2 --json
+  also '^{"results":\[{"size":1048576,"count":131072,"type":"float","redop":"sum","root":"-1","out_of_place":{"time":[0-9.]+,'
+  also '"bus_bw":[0-9.e-]+,"nwrong":0},"in_place":null,.*"p99_us":.*"backend":"MPI.s own",.*"over_mpi":1.0},.*}\]}$'
+  lines 24 '^ +(1048576|2097152) .* (MPI.s own|mpi|shm|ring) '
+  expect 0 '^ +4096 +512 ring +comm.exact, added in rank order' on 2 bench collectives --minbytes 1KiB --maxbytes 4KiB \
+    --stepfactor 2 --backend ring --runs 1
+  lines 18 '^ +(1024|2048|4096) .* (MPI.s own|ring) '
+  expect 2 '--minbytes is larger than --maxbytes' on 2 bench collectives --minbytes 4KiB --maxbytes 1KiB
+  expect 2 'bench collectives: --backend: "rong"; accepted: mpi | shm | ring; did you mean ring\?' on 2 bench collectives --backend rong
   expect 2 'one rank has nobody to send to' "$kozero" bench collectives
   expect 2 'bench "chekpoint": did you mean checkpoint\? accepted are checkpoint, kernels, step, stages, tune, collectives' on 2 bench chekpoint
 }

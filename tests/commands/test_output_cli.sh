@@ -38,6 +38,34 @@ json_alone() {
   json on 2 bench collectives --size 1MiB --runs 1 --json
 }
 
+# A ring and a simulated network: what the banner, plan and verify say; the same losses and norms.
+networks() {
+  make_text
+  # shellcheck disable=SC2086
+  set -- "$inputs/quickstart.toml" $tiny run.steps=4 zero.stage=2
+  expect 0 'output in' on 2 train "$@"
+  expect 0 '^network +simulated: 0.05 Gbit/s and 200 us per collective, per rank$' \
+    on 2 train "$@" run.dir=slow comm.throttle_gbit=0.05 comm.latency_us=200
+  expect 0 'communicator ring \(sums in rank order\)$' on 2 train "$@" run.dir=exact comm.backend=ring comm.exact=true
+  trace run >trace.txt
+  for run in slow exact; do
+    trace $run >"trace_$run.txt"
+    expect 0 '^same$' bash -c "cmp trace.txt trace_$run.txt && echo same"
+  done
+  expect 0 "gradients added in the back end's order\$" on 2 train "$@" run.dir=ring comm.backend=ring
+  expect 1 '^0$' grep -c '^network' ring/log.txt
+  expect 0 'output in' "$kozero" train "$@" run.dir=alone comm.throttle_gbit=0.05
+  expect 1 '^0$' grep -c '^network' alone/log.txt  # one rank has no network
+  expect 0 'every bit of ' on 2 verify "$@" --steps 2 --ranks 1,2 comm.backend=ring comm.exact=true
+  expect 2 'comm.backend = ring adds in an order of its own, so that numbers of ranks differ; accepted is one number' \
+    on 2 verify "$@" --steps 2 --ranks 1,2 comm.backend=ring
+  expect 0 'every bit of ' on 2 verify "$@" --steps 2 comm.backend=ring
+  expect 2 'ring adds in an order that depends on their number' "$kozero" verify ring --replay 4
+  expect 0 '; a simulated network of 0.001 Gbit/s$' "$kozero" plan "$@" --ranks 2 comm.throttle_gbit=0.001
+  also '^limited by +communication +communication'
+  expect 0 '^partial sums|^communication +8.0' "$kozero" plan "$@" --ranks 2 comm.backend=ring
+}
+
 # bench stages: bytes and memory are those that training counts; stages that cannot run are skipped.
 stages() {
   make_text
@@ -89,7 +117,7 @@ readable_arguments() {
   expect 2 '--max-shard-mib is no option; did you mean --max-shard-size' "$kozero" export run hf --max-shard-mib 5
   expect 0 'in 1 file, gpt2' "$kozero" export run hf --max-shard-size 1.5GB
   expect 2 'bench collectives: --size: "16"; accepted: a size from 1.0 KiB to 4.0 GiB' on 2 bench collectives --size 1MiB,16
-  expect 0 '^ +0.5 shm ' on 2 bench collectives --size 512KiB --runs 1e0
+  expect 0 '^ +524288 +65536 shm ' on 2 bench collectives --size 512KiB --runs 1e0
   # shellcheck disable=SC2086
   expect 0 ': 2 steps, every bit of ' on 2 verify "$inputs/quickstart.toml" $tiny --steps 2e0
   expect 2 'verify: --steps: "2e-1"; accepted: integer >= 1' on 2 verify "$inputs/quickstart.toml" --steps 2e-1
@@ -199,7 +227,7 @@ END
   expect 0 '^--steps$' bash complete.bash ./kozero.sh -n 2 verify deck.toml --st
   expect 0 '^zero.stage=$' bash complete.bash kozero train deck.toml zero.st
   expect 0 '^collectives$' bash complete.bash kozero bench co
-  expect 0 '^--size$' bash complete.bash kozero bench collectives --s
+  expect 0 '^--size$' bash complete.bash kozero bench collectives --si
   expect 0 '^$' bash complete.bash kozero prepare zero.st
   expect 2 'completion: .*fish' "$kozero" completion fish
   expect 0 '^compdef _kozero kozero' "$kozero" completion zsh

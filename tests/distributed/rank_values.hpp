@@ -30,9 +30,10 @@ inline std::vector<float> addend_of(int rank, std::int64_t extent) {
   return values;
 }
 
-inline float sum_of_ranks(int n, std::int64_t i) {
-  float sum = value_of(0, i);
-  for (int r = 1; r < n; ++r) sum += value_of(r, i);
+/// The sum may also begin with rank `first` and go around: value_of(first, i) + value_of(first + 1, i) + ...
+inline float sum_of_ranks(int n, std::int64_t i, int first = 0) {
+  float sum = value_of(first, i);
+  for (int r = 1; r < n; ++r) sum += value_of((first + r) % n, i);
   return sum;
 }
 

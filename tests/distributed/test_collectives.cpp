@@ -9,6 +9,7 @@
 #include <kozero/distributed/make_communicator.hpp>
 
 #include <chrono>
+#include <cmath>
 #include <numeric>
 #include <thread>
 
@@ -54,15 +55,15 @@ std::vector<Case> all_back_ends(const RankGroup& group, MemoryLedger& ledger) {
   add("shm", make("shm"));
   add("mpi, default buffers", make("mpi", CommunicatorOptions{}));
   add("shm, default buffers", make("shm", CommunicatorOptions{}));
+  CommunicatorOptions exact = small_buffers();
+  exact.exact = true;
+  exact.exact_bytes = 3000;
   if (group.size() <= 4) {
     const kozero::tests::NcclMock nccl;
     CommunicatorOptions registering = small_buffers();
     registering.deterministic = false;
     add("nccl", make("nccl"));
     add("nccl, registered arrays", make("nccl", registering));
-    CommunicatorOptions exact = small_buffers();
-    exact.exact = true;
-    exact.exact_bytes = 3000;
     add("nccl, comm.exact", make("nccl", exact));
   }
   if (group.size() > 1) {
@@ -70,6 +71,13 @@ std::vector<Case> all_back_ends(const RankGroup& group, MemoryLedger& ledger) {
     nodes.ranks_per_node = 1;
     add("mpi, a node a rank", make("mpi", nodes));
   }
+  add("ring", make("ring"));
+  add("ring, comm.exact", make("ring", exact));
+  add("ring, default buffers", make("ring", CommunicatorOptions{}));
+  CommunicatorOptions throttled = small_buffers();
+  throttled.throttle_gbit = 10.0;
+  throttled.latency_us = 20.0;
+  add("mpi, throttled", make("mpi", throttled));
   add("staged", std::make_unique<StagedCommunicator>(make("mpi"), ledger, 2000));
   if (group.size() == 1) add("self", make("self"));
   return cases;
@@ -87,10 +95,22 @@ std::vector<std::int64_t> extents_for(int n) {
   return {0, 1, 63, 65, 130, 64 * n, 64 * n + 1, 1000, 4097, 64 * 31 * n - 5};
 }
 
-std::int64_t wrong_sums(const Partition& partition, int rank, const float* shard) {
+/// Element i of the sum of shard `owner`. Without comm.exact the ring's sums begin after the owner and end with it.
+float expected_sum(const Communicator& comm, int owner, std::int64_t i) {
+  const bool around = comm.name() == "ring" && !comm.adds_in_order();
+  return sum_of_ranks(comm.size(), i, around ? (owner + 1) % comm.size() : 0);
+}
+
+int owner_of(const Partition& partition, std::int64_t i) {
+  int owner = 0;
+  while (i >= partition.end(owner)) ++owner;
+  return owner;
+}
+
+std::int64_t wrong_sums(const Communicator& comm, const Partition& partition, const float* shard) {
   std::int64_t wrong = 0;
-  for (std::int64_t i = 0; i < partition.size(rank); ++i) {
-    wrong += !same_bits(shard[i], sum_of_ranks(partition.num_ranks(), partition.begin(rank) + i));
+  for (std::int64_t i = 0; i < partition.size(comm.rank()); ++i) {
+    wrong += !same_bits(shard[i], expected_sum(comm, comm.rank(), partition.begin(comm.rank()) + i));
   }
   return wrong;
 }
@@ -110,13 +130,13 @@ void check_reduce_scatter(Communicator& comm, const Partition& partition) {
 
   std::vector<float> apart(size + 1, -1.0F);
   comm.reduce_scatter(own.data(), apart.data(), partition);
-  CHECK(wrong_sums(partition, comm.rank(), apart.data()) == 0);
+  CHECK(wrong_sums(comm, partition, apart.data()) == 0);
   CHECK(apart.back() == -1.0F);
 
   std::vector<float> full = own;
   float* in_place = full.data() + partition.begin(comm.rank());
   comm.reduce_scatter(full.data(), in_place, partition);
-  CHECK(wrong_sums(partition, comm.rank(), in_place) == 0);
+  CHECK(wrong_sums(comm, partition, in_place) == 0);
   std::copy_n(own.data() + partition.begin(comm.rank()), size, in_place);
   CHECK(full == own);  // only the shard was written
 }
@@ -176,15 +196,12 @@ void check_rounds(Communicator& comm) {
   const Partition partition(1000, comm.size());
   for (int round = 1; round <= 20; ++round) {
     const auto factor = static_cast<float>(1 << round % 8);  // exact, even if the product is fused with the addition
-    const auto value = [&](int rank) { return value_of(rank, 999) * factor; };
     auto full = addend_of(comm.rank(), 1000);
     for (auto& x : full) x *= factor;
     float* shard = full.data() + partition.begin(comm.rank());
     comm.reduce_scatter(full.data(), shard, partition);
     comm.all_gather(shard, full.data(), partition, sizeof(float));
-    float expected = value(0);
-    for (int r = 1; r < comm.size(); ++r) expected += value(r);
-    CHECK(same_bits(full.back(), expected));
+    CHECK(same_bits(full.back(), expected_sum(comm, owner_of(partition, 999), 999) * factor));
   }
 }
 
@@ -213,12 +230,12 @@ void check_shared_arrays(Communicator& comm, const Vector<float>& shared, const 
     const Vector<float> target = round % 2 == 0 ? shard : in_place;
     comm.reduce_scatter(full.data(), target.data(), partition);
     Kokkos::deep_copy(round % 2 == 0 ? in_place : shard, -1.0F);
-    wrong += wrong_sums(partition, comm.rank(), to_host(target).data());
+    wrong += wrong_sums(comm, partition, to_host(target).data());
     comm.all_gather(target.data(), all.data(), partition, sizeof(float));
     Kokkos::deep_copy(target, -2.0F);
     const auto gathered = to_host(all);
     for (std::int64_t i = 0; i < extent; ++i) {
-      wrong += !same_bits(gathered[static_cast<std::size_t>(i)], sum_of_ranks(comm.size(), i));
+      wrong += !same_bits(gathered[static_cast<std::size_t>(i)], expected_sum(comm, owner_of(partition, i), i));
     }
   }
   CHECK(wrong == 0);
@@ -244,7 +261,7 @@ void check_started_together(Communicator& comm, const Vector<float>& shared) {
     }
     comm.wait(third);
     comm.wait(first);
-    wrong += wrong_sums(partition, comm.rank(), sums.data()) + wrong_sums(partition, comm.rank(), same_sums.data());
+    wrong += wrong_sums(comm, partition, sums.data()) + wrong_sums(comm, partition, same_sums.data());
     for (const Pending pending : {first, second, third}) comm.wait_until_reusable(pending);
   }
   CHECK(wrong == 0);
@@ -300,7 +317,7 @@ TEST_CASE("the test's values show the order of a sum", "[collectives]") {
   CHECK(differ > 100);
 }
 
-TEST_CASE("every back end adds in rank order, gathers every shard and counts its bytes", "[collectives]") {
+TEST_CASE("every back end adds in its order, gathers every shard and counts its bytes", "[collectives]") {
   const RankGroup group(0);
   MemoryLedger ledger;
   for (const auto& [what, comm] : all_back_ends(group, ledger)) {
@@ -325,6 +342,39 @@ TEST_CASE("every back end adds in rank order, gathers every shard and counts its
     }
     check_started_together(*comm, shared);
     check_refusal(*comm);
+  }
+}
+
+TEST_CASE("sums around the ring differ from those of mpi by roundings, and not from run to run", "[collectives]") {
+  const RankGroup group(0);
+  MemoryLedger ledger;
+  const auto mpi = make_communicator("mpi", group.ranks(), ledger, small_buffers());
+  const auto ring = make_communicator("ring", group.ranks(), ledger, small_buffers());
+  const Partition partition(64 * 31 * group.size() - 5, group.size());
+  const auto own = addend_of(group.rank(), partition.extent());
+  const auto mine = static_cast<std::size_t>(partition.size(group.rank()));
+  std::vector<float> by_mpi(mine), by_ring(mine), again(mine);
+  mpi->reduce_scatter(own.data(), by_mpi.data(), partition);
+  ring->reduce_scatter(own.data(), by_ring.data(), partition);
+  std::int64_t far = 0;
+  std::int64_t differ = 0;
+  for (std::size_t i = 0; i < mine; ++i) {
+    float magnitudes = 0.0F;
+    for (int r = 0; r < group.size(); ++r) {
+      magnitudes += std::abs(value_of(r, partition.begin(group.rank()) + static_cast<std::int64_t>(i)));
+    }
+    // Either order rounds n - 1 times.
+    const float bound = 2.0F * static_cast<float>(group.size() - 1) * 0x1p-24F * 1.01F * magnitudes;
+    far += !(std::abs(by_ring[i] - by_mpi[i]) <= bound);
+    differ += !same_bits(by_ring[i], by_mpi[i]);
+  }
+  CHECK(far == 0);
+  const auto all = from_all_ranks(*ring, differ);
+  CHECK((std::accumulate(all.begin(), all.end(), std::int64_t{0}) > 0) == (group.size() > 2));
+  for (int round = 0; round < 20; ++round) {
+    if (round % group.size() == group.rank()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ring->reduce_scatter(own.data(), again.data(), partition);
+    CHECK(again == by_ring);
   }
 }
 
@@ -353,13 +403,21 @@ TEST_CASE("seconds of waiting for a late rank are told apart where a rank reads 
   }
 }
 
-TEST_CASE("as many collectives are under way as shared memory has room to post, and no more", "[collectives]") {
+TEST_CASE("as many collectives are under way as a back end has room for, and no more", "[collectives]") {
   const RankGroup group(0);
   MemoryLedger ledger;
-  for (const int most : {16, 144}) {
+  struct Limit {
+    const char* name;
+    int most;
+    bool exact;
+  };
+  for (const auto& [name, most, exact] :
+       {Limit{"shm", 16, false}, Limit{"shm", 144, false}, Limit{"ring", 16, false}, Limit{"ring", 16, true}}) {
+    CAPTURE(name, most, exact, group.size());
     CommunicatorOptions options = small_buffers();
     options.under_way = static_cast<std::uint64_t>(most);
-    const auto comm = make_communicator("shm", group.ranks(), ledger, options);
+    options.exact = exact;
+    const auto comm = make_communicator(name, group.ranks(), ledger, options);
     const Partition partition(100, comm->size());
     const std::vector<float> full(100);
     std::vector<float> shard(100);
@@ -376,7 +434,7 @@ TEST_CASE("as many collectives are under way as shared memory has room to post, 
 TEST_CASE("groups inside a job work side by side", "[collectives]") {
   const RankGroup group(kozero::test::world_rank() % 2);
   MemoryLedger ledger;
-  for (const char* name : {"mpi", "shm"}) {
+  for (const char* name : {"mpi", "shm", "ring"}) {
     CAPTURE(name, group.size());
     const auto comm = make_communicator(name, group.ranks(), ledger, small_buffers());
     check_reduce_scatter(*comm, Partition(4097, group.size()));

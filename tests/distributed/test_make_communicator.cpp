@@ -100,7 +100,7 @@ TEST_CASE("self is refused to several ranks", "[make]") {
 TEST_CASE("a plan books what the run books", "[make]") {
   const RankGroup group(0);
   const tests::NcclMock nccl;
-  for (const char* name : {"auto", "mpi", "shm", "nccl"}) {
+  for (const char* name : {"auto", "mpi", "shm", "nccl", "ring"}) {
     for (const std::int64_t shm_free_bytes : {std::int64_t{0}, std::int64_t{1} << 30}) {  // auto chooses mpi, then shm
       if (std::string(name) == "shm" && shm_free_bytes == 0) continue;
       CAPTURE(name, group.size(), shm_free_bytes);
@@ -129,7 +129,7 @@ TEST_CASE("the back ends that verify compares are those whose communicators add 
   const RankGroup group(0);
   const tests::NcclMock nccl;
   const Names in_order = back_ends_in_order(group.size(), true);
-  for (const std::string name : {"self", "mpi", "shm", "nccl"}) {
+  for (const std::string name : {"self", "mpi", "shm", "nccl", "ring"}) {
     if (name == "self" && group.size() > 1) continue;
     CAPTURE(name);
     MemoryLedger ledger;

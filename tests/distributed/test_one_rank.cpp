@@ -15,16 +15,14 @@ using Catch::Matchers::Message;
 
 TEST_CASE("accepted back ends", "[names]") {
   for (const auto& name : backend_names()) CHECK_NOTHROW(check_backend_name(name));
-  CHECK(backend_names() == std::vector<std::string>{"auto", "self", "mpi", "shm", "nccl"});
+  CHECK(backend_names() == std::vector<std::string>{"auto", "self", "mpi", "shm", "nccl", "ring"});
 }
 
 TEST_CASE("other back ends are refused with the accepted ones", "[names]") {
-  CHECK_THROWS_MATCHES(check_backend_name("ring"), Error,
-                       Message("comm.backend = ring: accepted are auto, self, mpi, shm, nccl"));
   CHECK_THROWS_MATCHES(check_backend_name("gossip"), Error,
-                       Message("comm.backend = gossip: accepted are auto, self, mpi, shm, nccl"));
+                       Message("comm.backend = gossip: accepted are auto, self, mpi, shm, nccl, ring"));
   CHECK_THROWS_MATCHES(check_backend_name("slef"), Error,
-                       Message("comm.backend = slef: accepted are auto, self, mpi, shm, nccl; nearest is self"));
+                       Message("comm.backend = slef: accepted are auto, self, mpi, shm, nccl, ring; nearest is self"));
 }
 
 TEST_CASE("self copies, and in place does nothing", "[self]") {
@@ -67,7 +65,7 @@ TEST_CASE("auto is planned as NCCL on GPUs, whatever this node has, and as share
   CHECK(assumed_backend(16, true) == "nccl");
   CHECK(assumed_backend(16, false) == "shm");
   for (const bool on_gpus : {false, true}) CHECK(assumed_backend(1, on_gpus) == "self");
-  for (const char* name : {"self", "mpi", "shm", "nccl"}) {
+  for (const char* name : {"self", "mpi", "shm", "nccl", "ring"}) {
     MemoryLedger as_auto(MemoryLedger::Mode::plan);
     MemoryLedger as_named(MemoryLedger::Mode::plan);
     const int size = std::string(name) == "self" ? 1 : 16;

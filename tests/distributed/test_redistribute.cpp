@@ -221,7 +221,7 @@ void refusals(Board& board) {
 TEST_CASE("each rank holds what the destination's placement says", "[redistribute]") {
   const RankGroup group(0);
   const tests::NcclMock nccl;
-  for (const char* backend : {"auto", "mpi", "nccl"}) {
+  for (const char* backend : {"auto", "mpi", "nccl", "ring"}) {
     CAPTURE(backend, group.size());
     Board board(group, backend);
     partial_to_sharded(board);

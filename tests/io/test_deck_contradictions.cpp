@@ -10,7 +10,6 @@
 TEST_CASE("what is not built is unknown") {
   check_refusals({
       {R"(train.precision = "f64")", {}, R"(x.toml:8: train.precision = "f64": accepted: f32 | bf16 | fp16)"},
-      {R"(comm.backend = "ring")", {}, R"(x.toml:8: comm.backend = "ring": accepted: auto | self | mpi | shm | nccl)"},
       {"log.tensorboard = true", {}, R"(x.toml:8: log.tensorboard = true: no such key; accepted in [log] is every)"},
       {"",
        {"log.tensorboard=true"},
@@ -171,7 +170,9 @@ TEST_CASE("keys that contradict each other or do nothing are refused") {
       {"comm.backend = \"self\"\nrun.ranks = 2",
        {},
        R"(x.toml:8: comm.backend = "self": it is for one rank; accepted with run.ranks = 2 are "auto",)"
-       R"( "mpi", "shm", "nccl")"},
+       R"( "mpi", "shm", "nccl", "ring")"},
+      {"comm.throttle_gbit = -1", {}, R"(x.toml:8: comm.throttle_gbit = -1: accepted: number >= 0)"},
+      {"comm.latency_us = inf", {}, R"(x.toml:8: comm.latency_us = inf: accepted: number >= 0)"},
       {"zero.stage = 2\nzero.accumulation = \"local\"",
        {},
        R"(x.toml:9: zero.accumulation = "local": zero.stage = 2 holds no whole gradient; accepted is)"

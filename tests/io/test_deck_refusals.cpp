@@ -154,7 +154,7 @@ TEST_CASE("a word out of its set is refused with the set and the nearest") {
       {R"(zero.accumulation = "reduced")", {}, R"(x.toml:8: zero.accumulation = "reduced": accepted: ordered | local)"},
       {R"(comm.backend = "gloo")",
        {},
-       R"(x.toml:8: comm.backend = "gloo": accepted: auto | self | mpi | shm | nccl; did you mean mpi?)"},
+       R"(x.toml:8: comm.backend = "gloo": accepted: auto | self | mpi | shm | nccl | ring; did you mean mpi?)"},
       {R"(run.device = "gpu")",
        {},
        R"(x.toml:8: run.device = "gpu": accepted: auto | host | cuda; did you mean cuda?)"},

@@ -17,6 +17,7 @@
 // Throws Error(communication) naming rank, peer and collective. Decorators (communicator_decorators.hpp) wrap any back
 // end.
 #pragma once
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -67,12 +68,14 @@ struct CommunicatorOptions {
   std::uint64_t under_way = 16;  ///< most collectives from the oldest unfinished one to the newest
   bool checks_calls = kChecksCalls;
   bool deterministic = true;                           ///< run.deterministic: exclude what may change result bits
-  bool exact = false;                                  ///< comm.exact: nccl, too, adds in rank order
+  bool exact = false;                                  ///< comm.exact: nccl and ring, too, add in rank order
   std::int64_t exact_bytes = std::int64_t{64} << 20;   ///< with `exact`: most GPU memory for received addends
   std::int64_t chunk_bytes = std::int64_t{4} << 20;    ///< size of each of the two transfer buffers
   std::int64_t message_bytes = std::int64_t{1} << 30;  ///< largest message; MPI counts in int
   /// 0: ranks that share memory are on one node; when planning, all ranks are assumed to share one node.
   int ranks_per_node = simulated_ranks_per_node();
+  double throttle_gbit = 0.0;           ///< comm.throttle_gbit: rate of a simulated link, 10^9 bits per second; 0: none
+  double latency_us = 0.0;              ///< comm.latency_us: of a collective on a simulated link
   int communicators = 1;                ///< of this job: shm checks the room for all, nccl orders their use
   std::string shm_folder = "/dev/shm";  ///< folder of the shared arrays
   std::function<std::int64_t()> shm_free_bytes = free_shared_memory;
@@ -96,13 +99,14 @@ struct Pending {
   Collective collective;
   std::uint64_t ticket = 0;  ///< the back end's number for the collective
   std::uint64_t number = 0;  ///< of the CountedCommunicator's collectives, from 1, for events; 0: not counted
+  std::chrono::steady_clock::time_point earliest_end = {};  ///< when a simulated link has sent the bytes
 };
 
 class Communicator : public MemorySource {
  public:
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int size() const = 0;
-  /// The back end's name for the banner: "self", "mpi", "shm", "nccl".
+  /// The back end's name for the banner: "self", "mpi", "shm", "nccl", "ring".
   [[nodiscard]] virtual std::string name() const = 0;
 
   /// How data are transferred, for the banner.

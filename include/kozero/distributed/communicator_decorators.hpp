@@ -1,11 +1,13 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// communicator_decorators.hpp: communicators that wrap another communicator: checked, counted, staged.
+// communicator_decorators.hpp: communicators that wrap another communicator: checked, counted, staged, throttled.
 //   checked   ranks compare collective, fold, count and element size before each collective
 //   counted   counts calls, bytes and seconds of each collective
 //   staged    moves device memory through a pinned host buffer, for communicators that read only host memory
+//   throttled delays the end of each collective as a slower network would
 #pragma once
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <Kokkos_Core.hpp>
 #include <memory>
@@ -176,6 +178,47 @@ class StagedCommunicator final : public CommunicatorDecorator {
   [[nodiscard]] std::int64_t chunk_extent(std::size_t element_size) const;
 
   Kokkos::View<char*, Kokkos::SharedHostPinnedSpace> buffer_;
+};
+
+/// A rank's simulated network link: transfers follow one another.
+///   end = max(start, end of the transfer before) + latency + 8 bytes / rate
+class SimulatedLink {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// `gbit`: 10^9 bits per second; 0: any number of bytes takes no time.
+  SimulatedLink(double gbit, double latency_us) : gbit_(gbit), latency_us_(latency_us) {}
+
+  /// When a transfer of `bytes` bytes ends that starts at `start`, not before the `start` of the call before.
+  Clock::time_point transfer(double bytes, Clock::time_point start);
+
+ private:
+  double gbit_;
+  double latency_us_;
+  Clock::time_point free_at_ = {};
+};
+
+/// Delays the end of each collective until a simulated link has sent its bytes. Results do not change.
+///   start:  begins the inner collective and the transfer of S (n-1)/n bytes      S: the full array, n ranks
+///   wait:   waits for the inner collective, then sleeps until the transfer has ended
+/// Every rank counts the bytes of its bus bandwidth (nccl-tests), whatever its shard or a Fold. So computing between
+/// start and wait hides the delay. On GPUs start waits for the kernels before it. Control traffic is not delayed.
+class ThrottledCommunicator final : public CommunicatorDecorator {
+ public:
+  /// `link`: shared by all communicators of this rank.
+  ThrottledCommunicator(std::unique_ptr<Communicator> inner, std::shared_ptr<SimulatedLink> link)
+      : CommunicatorDecorator(std::move(inner)), link_(std::move(link)) {}
+
+  Pending start_reduce_scatter(const float* full, float* shard, const Partition& partition, Fold fold) override;
+  Pending start_all_gather(const void* shard, void* full, const Partition& partition,
+                           std::size_t element_size) override;
+  void wait(Pending pending) override;
+
+ private:
+  /// When the transfer for a collective on `elements` elements ends that starts now.
+  [[nodiscard]] SimulatedLink::Clock::time_point end_of(std::int64_t elements, std::size_t element_size);
+
+  std::shared_ptr<SimulatedLink> link_;
 };
 
 }  // namespace kozero::distributed

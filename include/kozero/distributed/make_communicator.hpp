@@ -3,7 +3,7 @@
 // make_communicator.hpp: the back ends of comm.backend and their communicators; a communicator for planning; MPI's own
 // collectives for benchmarks.
 //   auto: self for one rank, nccl if each rank has a GPU of its own, shm if all ranks share a node, else mpi
-// In a build whose device memory the host cannot read, mpi and shm are wrapped in a staged communicator.
+// In a build whose device memory the host cannot read, mpi, shm and ring are wrapped in a staged communicator.
 #pragma once
 #include <memory>
 #include <string>
@@ -60,6 +60,12 @@ std::string backend_of(const std::string& backend, const Ranks& ranks, const Com
 /// Only on such nodes can `mpi` pass sums from node to node. Collective over `ranks`.
 int ranks_per_node(const Ranks& ranks, const CommunicatorOptions& options);
 
+/// "1 Gbit/s and 50 us per collective": the link that these options simulate; "" if none.
+std::string simulated_network(const CommunicatorOptions& options);
+
+/// Whether the back end `backend`, not auto, adds in rank order with this value of comm.exact.
+bool adds_in_order(const std::string& backend, bool exact);
+
 /// The back ends that add in rank order, whatever the options, and serve `size` ranks, on one node or on several.
 std::vector<std::string> back_ends_in_order(int size, bool on_one_node);
 
@@ -75,18 +81,20 @@ std::unique_ptr<Communicator> make_communicator(const std::string& backend, cons
 /// How the names of collectives begin in traces, whatever the back end: by it, tools for PyTorch's traces know them.
 inline constexpr const char* kTracePrefix = "ncclKernel";
 
-/// Where a communicator counts its calls and bytes.
-struct Counting {
-  std::shared_ptr<CollectiveCounts> counts = {};  ///< nullptr: nowhere
+/// What the communicators of a rank share.
+struct OfRank {
+  std::shared_ptr<CollectiveCounts> counts = {};  ///< where they count calls and bytes; nullptr: nowhere
   int ranks_per_group = 0;                        ///< as in CountedCommunicator
   const char* joins = "all ranks";                ///< the same
+  std::shared_ptr<SimulatedLink> link = {};       ///< nullptr: each has one of its own, if the options simulate any
 };
 
 /// `comm` in the decorators of a communicator of `ranks`: `checked` if the options say so; `staged`, whose buffer is
-/// booked, if `comm` does not read device memory; `counted` if `counting` has counts.
+/// booked, if `comm` does not read device memory; `throttled` if the options simulate a link; `counted` if `of_rank`
+/// has counts.
 std::unique_ptr<Communicator> decorated(std::unique_ptr<Communicator> comm, bool reads_device_memory,
                                         const Ranks& ranks, MemoryLedger& ledger,
-                                        const CommunicatorOptions& options = {}, const Counting& counting = {});
+                                        const CommunicatorOptions& options = {}, const OfRank& of_rank = {});
 
 /// Rank `rank` of `size` without peers. Books what make_communicator books (for auto, that of the assumed back end);
 /// every collective throws.

@@ -6,7 +6,7 @@
 //   update          bytes of weights, gradients, their sums and states / rate of memory; for state on a GPU's host,
 //                   / rate of the host's memory or of the bus
 //   communication   bytes sent / rate of the link + collectives * latency + bytes of weights on the host / rate of the
-//                   bus, less the time hidden behind backward
+//                   bus, at least the time of a simulated network, less the time hidden behind backward
 //   disk            bytes of state read and written / rate of the disk, less the writes hidden behind products
 // The estimate is most reliable about which of these terms limits a step.
 #pragma once

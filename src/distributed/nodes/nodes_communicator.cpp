@@ -11,7 +11,6 @@
 #include <kozero/distributed/make_communicator.hpp>
 #include "src/distributed/back_ends.hpp"
 #include "src/distributed/group_communicator.hpp"
-#include "src/distributed/liveness/watchdog.hpp"
 #include "src/distributed/nodes/chain_reduction.hpp"
 #include "src/distributed/nodes/node_board.hpp"
 
@@ -153,19 +152,10 @@ class NodesCommunicator final : public GroupCommunicator {
            pairwise_seconds(as_if_all_owned, layout_, options_.chunk_bytes);
   }
 
-  /// Polls until `done()`; reductions under way go on meanwhile. After comm.timeout_s without progress the rank
-  /// `awaited()` is lost.
+  /// Reductions under way go on meanwhile.
   template <class Done, class Awaited>
   void wait_until(const Done& done, const Awaited& awaited, const char* collective) {
-    const Whereabouts::Wait waits(Role::training);
-    Patience patience(timeout());
-    while (!done()) {
-      if (chains_.advance()) {
-        patience = Patience(timeout());
-      } else if (!patience.pause()) {
-        lose(collective, awaited());
-      }
-    }
+    advance_until([&] { return chains_.advance(); }, done, awaited, collective);
   }
 
   [[nodiscard]] int peer_rank(int peer) const { return layout_.rank(layout_.node(rank()), peer); }

@@ -5,7 +5,8 @@
 # network_namespaces.sh: runs a program under MPICH's mpiexec on several hosts that are namespaces of this machine.
 # Each host has a network, host name, process numbers, System V shared memory and /dev/shm of its own, and one link,
 # limited in both directions, to a bridge that joins the hosts. Needs root, Linux, iproute2, util-linux and MPICH.
-# Prints the bytes that left and reached each host, and removes everything at its end.
+# Measures the rate of a limited link first. Prints the bytes that left and reached each host, and removes everything at
+# its end, also after a failure.
 set -euo pipefail
 
 usage() {
@@ -20,6 +21,7 @@ usage: network_namespaces.sh HOSTS RANKS RATE COMMAND [ARGUMENT...]
   BURST=BYTES   that a link passes at once (default: 128 us at its rate, at least 40000)
   QUEUE=BYTES   that wait for a link before packets are dropped (default: 20 ms at its rate, at least 500000)
   LATENCY=TIME  added to each packet, such as 20us (default: none)
+  CHECK=no      starts the program even if the link does not have its rate
 
   network_namespaces.sh 2 2 1000 build/release/kozero bench collectives --size 16MiB
   network_namespaces.sh 4 1 100 build/release/kozero train inputs/stages.toml zero.stage=3 comm.backend=mpi run.steps=5
@@ -31,7 +33,7 @@ die() { echo "network_namespaces: $*" >&2; exit 1; }
 if (($# < 4)); then usage >&2; exit 2; fi
 readonly kHosts=$1 kRanks=$2 kRate=$3
 shift 3
-((EUID == 0)) || die "only root may make namespaces"
+((EUID == 0)) || die "only root may make namespaces: sudo $0 $kHosts $kRanks $kRate $*"
 ((kHosts >= 2 && kHosts <= 200)) || die "HOSTS must be 2 to 200"
 for program in ip tc unshare nsenter pgrep mpiexec.hydra; do
   command -v "$program" >/dev/null || die "$program is missing"
@@ -40,10 +42,12 @@ done
 readonly kName=kz$$  # begins all names, so that two runs do not meet
 kFolder=$(mktemp -d)
 readonly kFolder
+launched=''  # mpiexec
 declare -a holders=()  # processes that keep the hosts' namespaces alive
 
 remove_all() {
   local host
+  [[ -z $launched ]] || kill "$launched" 2>/dev/null || true
   for host in "${holders[@]}"; do kill -KILL "$host" 2>/dev/null || true; done
   for ((host = 1; host <= kHosts; ++host)); do
     ip link del "$kName-$host" 2>/dev/null || true
@@ -129,7 +133,9 @@ run_ranks() {
   for ((host = 1; host <= kHosts; ++host)); do list+=${list:+,}10.77.0.$host:$kRanks; done
   ip addr add 10.77.0.254/24 dev "$kName"
   mpiexec.hydra -launcher ssh -launcher-exec "$kFolder/launcher" -iface "$kName" -localhost 10.77.0.254 -hosts "$list" \
-    -n $((kHosts * kRanks)) "$@"
+    -n $((kHosts * kRanks)) "$@" <&0 &
+  launched=$!  # in the background, so that a signal ends this script at once
+  wait $launched
 }
 
 # Prints "HOST SENT RECEIVED", in bytes of frames.
@@ -141,34 +147,51 @@ $(cat "/sys/class/net/$kName-$host/statistics/tx_bytes")"
   done
 }
 
-# The rate of a link: host 1 sends for 4 s, host 2 counts (two python3 programs). Then ping's round trips.
-probe() {
+# measured_rate SECONDS: the rate of a link in Mbit/s, as received. Host 1 sends so long, host 2 counts, without the
+# first quarter, in which the burst passes (two python3 programs).
+measured_rate() {
   on_host 2 python3 -c '
-import socket, time
+import socket, sys, time
 server = socket.create_server(("", 7777))
+server.settimeout(20)
 peer, _ = server.accept()
-buffer, total, start = bytearray(1 << 20), 0, None
+buffer, total, begin = bytearray(1 << 20), 0, time.monotonic() + float(sys.argv[1]) / 4
 while n := peer.recv_into(buffer):
-    start = start or time.monotonic()
-    total += n
-print(f"received {total * 8e-6 / (time.monotonic() - start):.0f} Mbit/s")' &
+    now = time.monotonic()
+    if now < begin: start = now
+    else: total += n
+rate = total * 8e-6 / (now - start)
+print(round(rate) if rate > 100 else round(rate, 2))' "$1" &
   local counter=$!
-  sleep 0.5
   on_host 1 python3 -c '
-import socket, time
-peer = socket.create_connection(("10.77.0.2", 7777))
-data, end = bytes(1 << 20), time.monotonic() + 4
-while time.monotonic() < end: peer.sendall(data)'
+import socket, sys, time
+for attempt in range(200):
+    try: peer = socket.create_connection(("10.77.0.2", 7777))
+    except ConnectionRefusedError: time.sleep(0.05)
+    else: break
+data, end = bytes(1 << 14), time.monotonic() + float(sys.argv[1])
+while time.monotonic() < end: peer.sendall(data)' "$1"
   wait "$counter"
+}
+
+# Frames carry 94 % payload; a slow machine does not reach a high rate.
+check_rate() {
+  ((kRate > 0)) && [[ ${CHECK:-yes} != no ]] || return 0
+  local rate
+  rate=$(measured_rate 1)
+  awk -v is="$rate" -v must="$kRate" 'BEGIN { exit !(is >= 0.85 * must && is <= 1.05 * must) }' ||
+    die "the link has $rate Mbit/s, not $kRate; accepted are 85 to 105 %; take another RATE or BURST, or CHECK=no"
+  echo "link: $rate of $kRate Mbit/s" >&2
 }
 
 make_hosts
 write_launcher
 status=0
 if [[ $1 == probe ]]; then
-  probe
+  echo "received $(measured_rate 4) Mbit/s"
   on_host 1 ping -c 20 -i 0.05 -q 10.77.0.2 2>/dev/null | tail -n 1 || true
 else
+  check_rate
   run_ranks "$@" || status=$?
 fi
 bytes_of_links | awk '{ printf "host %d: %.3f MiB sent, %.3f MiB received\n", $1, $2 / 2 ^ 20, $3 / 2 ^ 20 }' >&2
