@@ -272,6 +272,7 @@ name_decks() {
   local deck
   say "$1: give a deck, such as ./kozero.sh $1 inputs/quickstart.toml; the decks of inputs/ are"
   for deck in "$kRoot"/inputs/*.toml "$kRoot"/inputs/demos/*.toml; do
+    ! grep -q '^\[sweep\]' "$deck" || continue  # a matrix
     printf '  %-30s %s\n' "${deck#"$kRoot/"}" "$(sed -n '1s/^# [^ ]*: //p' "$deck")" >&2
   done
 }

@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
 # BuildFacts.cmake: kozero_build_facts(<target> <library>...) lets the sources of <target> include build_facts.hpp:
-# version, commit, compiler and libraries of this build. Run with -P it writes that header. A build runs it after a
+# version, commit, compiler, libraries and mpiexec of this build. Run with -P it writes that header. A build runs it after a
 # commit, a checkout, or a change of a source of the target or of a library; the file changes only with its text.
 #   commit: of the sources, 12 digits; "+changes" behind it where tracked files
 #           differed when it last ran; "unknown" outside of git
@@ -26,6 +26,7 @@ if(NOT CMAKE_SCRIPT_MODE_FILE)
       set(cuda ${CMAKE_CUDA_COMPILER_VERSION})
       list(GET CMAKE_CUDA_ARCHITECTURES 0 architecture)
     endif()
+    list(JOIN KOZERO_MPIEXEC " " mpiexec)
     # Both change with every commit and checkout. In a worktree .git is a file that names another folder.
     set(commit_files "")
     foreach(name HEAD logs/HEAD)
@@ -46,6 +47,7 @@ if(NOT CMAKE_SCRIPT_MODE_FILE)
       DEPENDS ${commit_files} ${sources} ${ARGN} ${_build_facts_script}
       COMMAND ${CMAKE_COMMAND} -DSOURCE=${PROJECT_SOURCE_DIR} -DHEADER=${folder}/build_facts.hpp
               -DVERSION=${PROJECT_VERSION} "-DCOMPILER=${compiler}" "-DKOKKOS=${Kokkos_VERSION} (${devices})" -DCUDA=${cuda}
+              "-DMPIEXEC=${mpiexec}"
               -DARCHITECTURE=${architecture}
               -P ${_build_facts_script})
     target_sources(${target} PRIVATE ${folder}/build_facts.hpp)
@@ -70,7 +72,7 @@ if(GIT AND untracked EQUAL 0)
 endif()
 
 set(text "// Written by cmake/BuildFacts.cmake.\n#pragma once\nnamespace kozero::build_facts {\n")
-foreach(fact VERSION COMMIT COMPILER KOKKOS CUDA ARCHITECTURE)
+foreach(fact VERSION COMMIT COMPILER KOKKOS CUDA ARCHITECTURE MPIEXEC)
   string(SUBSTRING ${fact} 0 1 first)
   string(SUBSTRING ${fact} 1 -1 rest)
   string(TOLOWER ${rest} rest)

@@ -13,6 +13,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/data/prepare.hpp>
 #include <kozero/data/text_files.hpp>
+#include "io/deck/matrix_file.hpp"
 #include "io/posix/readable.hpp"
 #include "io/run/metrics.hpp"
 #include "src/data/document_formats.hpp"
@@ -24,7 +25,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array<std::string_view, 2> kIgnoredNames = {"node_modules", "__pycache__"};
-constexpr std::array<std::string_view, 3> kMadeBy = {"CMakeCache.txt", io::kMetricsFile, kTokensDescription};
+constexpr std::array<std::string_view, 4> kMadeBy = {"CMakeCache.txt", io::kMetricsFile, io::kSweepFile,
+                                                     kTokensDescription};
 
 bool is_ignored_name(const std::string& name) {
   return name.starts_with('.') || std::find(kIgnoredNames.begin(), kIgnoredNames.end(), name) != kIgnoredNames.end();

@@ -19,6 +19,8 @@ const std::vector<Command>& all_commands() {
        "verify inputs/quickstart.toml --steps 2", true},
       {"plan", "DECK [section.key=value ...]", "memory, traffic and time of each ZeRO stage, and what to change",
        "plan inputs/gpt2_124m.toml --ranks 8"},
+      {"sweep", "MATRIX [section.key=value ...]", "train every combination of a matrix's values, each once",
+       "sweep inputs/sweep_stages.toml --dry-run", false, "", true},
       {"eval", kTrained + " [section.key=value ...]", "loss, perplexity and bits per byte of trained weights",
        "eval runs/quickstart data.text=inputs/text/alice.txt", true},
       {"generate", kTrained + " [data.tokenizer=FILE]", "continue a text with trained weights",

@@ -179,7 +179,8 @@ void hand_over(char** argv) {
   Arguments arguments;
   for (char** each = argv + 1; *each != nullptr; ++each) arguments.emplace_back(*each);
   const bool is_bench = !arguments.empty() && arguments[0] == "bench";
-  const bool restarts = (computes(arguments) || is_bench) && bounds_spinning();
+  const bool is_sweep = !arguments.empty() && arguments[0] == "sweep";  // measures rates for its runs
+  const bool restarts = (computes(arguments) || is_bench || is_sweep) && bounds_spinning();
   if (kHostIsDevice && computes(arguments)) {
     const std::string device = device_asked(arguments);
     const fs::path program = device == "auto" || device == "cuda" ? run::usable_cuda_program() : fs::path();

@@ -103,6 +103,13 @@ void drop_repeated_keys(std::vector<std::string>& arguments) {
   }
 }
 
+std::string launcher() { return std::string(build_facts::kMpiexec) + " -n {ranks}"; }
+
+std::string slurm_launcher() {
+  const bool is_mpich = distributed::Environment::library().find("MPICH") != std::string::npos;
+  return is_mpich ? "srun --mpi=pmi2 -n {ranks}" : "srun -n {ranks}";
+}
+
 std::string command_line(const std::string& command, const std::vector<std::string>& arguments, int ranks) {
   const char* script = std::getenv("KOZERO_STARTED_BY");
   const std::string number = std::to_string(ranks);

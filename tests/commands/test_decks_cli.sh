@@ -12,6 +12,7 @@ planned() {
   local deck
   for deck in "$inputs"/*.toml "$inputs"/demos/*.toml; do
     case $deck in
+      */sweep_*.toml | */claims.toml) continue ;;
       */finetune.toml) set -- model.init=random model.preset=qwen3-0.6b model.seq=512 ;;
       *) set -- ;;
     esac
@@ -20,6 +21,20 @@ planned() {
   done
   expect 0 '^8 ranks: fits as it is ' "$kozero" plan "$inputs/gpt2_124m.toml" --device h100
   expect 0 '^8 ranks: fits as it is ' "$kozero" plan "$inputs/llama3_8b.toml" --device h100
+}
+
+# The matrices, with their numbers of cases, and a step of the first case of each.
+matrices() {
+  local row
+  for row in 'sweep_stages 8' 'sweep_bandwidth 28' 'sweep_scaling 18' 'sweep_rates 6' 'claims 23'; do
+    # shellcheck disable=SC2086
+    set -- $row
+    expect 0 "^runs/$1: $2 cases, $2 to run: " "$kozero" sweep "$inputs/$1.toml" --dry-run
+    expect 0 "^runs/$1: 1 case: 1 done, 0 failed" "$kozero" sweep "$inputs/$1.toml" --case 1 run.steps=1 \
+      train.eval_every=0 train.eval_batches=1 data.cache=tokens
+  done
+  set -- "$inputs"/sweep_*.toml "$inputs"/claims.toml
+  expect 0 '^5$' echo $#
 }
 
 # One or two steps of every deck that needs no data of the user, then fine-tuning from the quick start's weights.

@@ -178,7 +178,7 @@ help_of_the_script() {
   expect 0 '^usage: ./kozero.sh' tree/kozero.sh bench step -h
   expect 0 '^The program is not built yet. .* then `./kozero.sh plot --help` says more.$' tree/kozero.sh plot --help
   expect 2 '^kozero: train: give a deck, such as ./kozero.sh train inputs/quickstart.toml; ' tree/kozero.sh train zero.stage=2
-  lines "$(find "$inputs" -name '*.toml' | wc -l)" '^  inputs/[a-z0-9_/]*.toml +[^ ]'
+  lines "$(grep -L "^\[sweep\]" -r "$inputs" --include="*.toml" | wc -l)" '^  inputs/[a-z0-9_/]*.toml +[^ ]'
   mkdir -p tree/build/release
   printf '#!/bin/sh\necho "program of an older commit: $*"\n' >tree/build/release/kozero
   chmod +x tree/build/release/kozero

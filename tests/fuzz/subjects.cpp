@@ -8,6 +8,7 @@
 #include "io/checkpoint/checkpoint.hpp"
 #include "io/checkpoint/weights_file.hpp"
 #include "io/deck/deck.hpp"
+#include "io/deck/matrix_file.hpp"
 #include "io/deck/tuning_file.hpp"
 #include "io/posix/file.hpp"
 #include "io/safetensors/reader.hpp"
@@ -161,6 +162,10 @@ std::vector<Subject> all_subjects(const ScratchFolder& folder) {
   }
   const std::string deck = folder.put("deck.toml", bytes_of(std::string(KOZERO_INPUTS) + "/quickstart.toml"));
   all.push_back(subject("deck", deck, [deck] { io::read_deck(deck); }));
+  all.back().refusal = 2;
+  folder.put("quickstart.toml", bytes_of(deck));
+  const std::string matrix = folder.put("sweep.toml", bytes_of(std::string(KOZERO_INPUTS) + "/sweep_scaling.toml"));
+  all.push_back(subject("matrix of a sweep", matrix, [matrix] { io::read_matrix(matrix); }));
   all.back().refusal = 2;
   return all;
 }

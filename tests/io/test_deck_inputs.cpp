@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "io/deck/deck.hpp"
+#include "io/deck/matrix_file.hpp"
 #include "io/deck/schema.hpp"
 #include "io/posix/block_hashes.hpp"
 
@@ -19,29 +20,52 @@ namespace {
 using namespace kozero::io;
 namespace fs = std::filesystem;
 
-std::vector<std::string> shipped_decks() {
-  std::vector<std::string> paths;
-  for (const auto& entry : fs::recursive_directory_iterator(KOZERO_INPUTS)) {
-    if (entry.path().extension() == ".toml") paths.push_back(entry.path().string());
-  }
-  std::sort(paths.begin(), paths.end());
-  return paths;
-}
-
 std::string text_of(const std::string& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
+/// The files of inputs/ that are matrices of sweeps, or those that are decks.
+std::vector<std::string> shipped(bool matrices) {
+  std::vector<std::string> paths;
+  for (const auto& entry : fs::recursive_directory_iterator(KOZERO_INPUTS)) {
+    if (entry.path().extension() != ".toml") continue;
+    const bool is_matrix = text_of(entry.path().string()).find("\n[sweep]\n") != std::string::npos;
+    if (is_matrix == matrices) paths.push_back(entry.path().string());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
 }  // namespace
 
 TEST_CASE("every shipped deck is good, and its resolved form is the same deck") {
-  const auto paths = shipped_decks();
+  const auto paths = shipped(false);
   CHECK(paths.size() >= 10);
   for (const auto& path : paths) {
     INFO(path);
     const Deck deck = read_deck(path);
     CHECK(fingerprint(parse_deck(resolved_text(deck), "deck.toml")) == fingerprint(deck));
+  }
+}
+
+TEST_CASE("every shipped matrix is good, and each of its values gives a good deck") {
+  const auto paths = shipped(true);
+  CHECK(paths.size() == 5);
+  for (const auto& path : paths) {
+    INFO(path);
+    const Matrix matrix = read_matrix(path);
+    REQUIRE_FALSE(matrix.axes.empty());
+    for (const auto& axis : matrix.axes) {
+      for (const auto& value : axis.values) {
+        std::vector<std::string> overrides;
+        for (const auto* keys : {&matrix.set, &value.keys}) {
+          for (const auto& [key, text] : *keys) overrides.push_back(key + "=" + text);
+        }
+        const Deck deck = read_deck(matrix.deck, overrides);
+        for (const auto& [key, text] : value.keys) CHECK(deck.origins.at(key) == "command line");
+      }
+    }
   }
 }
 

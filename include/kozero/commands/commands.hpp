@@ -20,6 +20,7 @@ void run_command(const distributed::Environment& environment, const Arguments& a
 void train(const distributed::Environment& environment, const Arguments& arguments);
 void verify(const distributed::Environment& environment, const Arguments& arguments);
 void plan(const distributed::Environment& environment, const Arguments& arguments);
+void sweep(const distributed::Environment& environment, const Arguments& arguments);
 void eval(const distributed::Environment& environment, const Arguments& arguments);
 void generate(const distributed::Environment& environment, const Arguments& arguments);
 void inspect(const distributed::Environment& environment, const Arguments& arguments);

@@ -3,8 +3,8 @@
 // text_files.hpp: which files belong to a corpus.
 //   data.text = ["docs", "src", "notes.txt"]  ->  files in a fixed order
 // A folder stands for every text file below it, in the order of the paths' bytes. Left out and listed are: files that
-// are not UTF-8 text by their first 8 KiB or hold one JSON object per line; links; folders of builds, runs and prepared
-// tokens (known by the files in them). Left out and counted are: empty files, hidden names, node_modules and
+// are not UTF-8 text by their first 8 KiB or hold one JSON object per line; links; folders of builds, runs, sweeps and
+// prepared tokens (known by the files in them). Left out and counted are: empty files, hidden names, node_modules and
 // __pycache__. A file that is given itself must be text. A file reached twice counts once. Text that turns out not to
 // be UTF-8 further on is refused when it is read.
 #pragma once

@@ -43,6 +43,11 @@ std::string quoted_for_shell(const std::string& word);
 /// Keeps only the last override of each key, which is the one in force.
 void drop_repeated_keys(std::vector<std::string>& arguments);
 
+/// What starts the ranks of a job: this build's mpiexec with its flags, or srun for this build's MPI; "{ranks}" stands
+/// for their number.
+std::string launcher();
+std::string slurm_launcher();
+
 std::string command_line(const std::string& command, const std::vector<std::string>& arguments, int ranks);
 
 }  // namespace kozero::run
