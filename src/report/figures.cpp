@@ -20,7 +20,7 @@ constexpr std::array<unsigned, 8> kColors = {0x0072b2, 0xc85200, 0x00805c, 0xb45
                                              0x946200, 0x5a4fcf, 0x8c564b, 0x5f6b6d};
 constexpr std::size_t kMostLines = 8;  // with a color each
 constexpr std::size_t kMostBars = 40;
-constexpr int kWidth = 480, kHeight = 340;
+constexpr int kWidth = 480, kHeight = 340, kHeightOfBars = 460;
 
 struct Series {
   std::string name;
@@ -45,10 +45,15 @@ std::string color(std::size_t i) { return fmt::format("lc rgb '#{:06x}'", kColor
 std::string lines_script(const Axes& axes, const std::vector<Series>& series) {
   std::string script, plot;
   std::size_t number = 0, shown = 0;
+  std::set<double> xs, ys;
   for (const Series& one : series) {
-    if (one.points.empty()) continue;
+    if (one.points.empty() || (one.points.size() == 1 && !axes.has_points)) continue;
     script += fmt::format("$d{} << end_of_data\n", number);
-    for (const auto& point : one.points) script += fmt::format("{:.10g} {:.7g}\n", point.x, point.y);
+    for (const auto& point : one.points) {
+      script += fmt::format("{:.10g} {:.7g}\n", point.x, point.y);
+      if (xs.size() < 2) xs.insert(point.x);
+      if (ys.size() < 2) ys.insert(point.y);
+    }
     script += "end_of_data\n";
     if (!one.is_dashed) ++shown;
     const std::size_t index = std::max<std::size_t>(shown, 1) - 1;
@@ -63,7 +68,9 @@ std::string lines_script(const Axes& axes, const std::vector<Series>& series) {
   script += fmt::format("set xlabel {}\nset ylabel {}\n", gnuplot_text(axes.x), gnuplot_text(axes.y));
   if (axes.is_log_x) script += "set logscale x\n";
   if (!axes.tics.empty()) script += "set xtics (" + axes.tics + ")\n";
-  script += axes.from_zero ? "set yrange [0:*]\n" : "set offsets 0, 0, graph 0.05, graph 0.05\n";
+  if (xs.size() == 1) script += fmt::format("set xrange [{}:{}]\n", 0.5 * *xs.begin(), 2.0 * *xs.begin());
+  if (ys.size() == 1) script += fmt::format("set yrange [{}:{}]\n", *ys.begin() - 1.0, *ys.begin() + 1.0);
+  script += ys.size() == 1 ? "" : axes.from_zero ? "set yrange [0:*]\n" : "set offsets 0, 0, graph 0.05, graph 0.05\n";
   return script + plot + "\n";
 }
 
@@ -96,6 +103,7 @@ std::string bars_script(const std::string& x, const std::string& y, const std::v
   script += fmt::format("end_of_data\nset xlabel {}\nset ylabel {}\nset yrange [0:*]\nset xrange [-0.8:{}]\n",
                         gnuplot_text(x), gnuplot_text(y), static_cast<double>(bars.size()) - 0.2);
   script += "set style histogram rowstacked\nset style fill solid\nset boxwidth 0.75\n";
+  script += "set key maxrows 5\n";
   if (bars.size() > 1) script += "set xtics rotate by 90 right font ',11'\n";
   for (std::size_t i = 0; i < names.size(); ++i) {
     script += fmt::format("{}$bars using {}:xtic(1) with histograms {} title {}", i == 0 ? "plot " : ", ", i + 2,
@@ -123,8 +131,8 @@ class Figures {
 
  private:
   void add(const char* id, const char* section, const std::string& title, const std::string& text,
-           const std::string& script) {
-    if (!script.empty()) figures_.push_back({id, section, title, text, script, ""});
+           const std::string& script, int height = kHeight) {
+    if (!script.empty()) figures_.push_back({id, section, title, text, script, height, ""});
   }
 
   /// One line for runs of equal losses; at most kMostLines lines.
@@ -134,9 +142,14 @@ class Figures {
     for (const auto& losses : findings_.losses) {
       for (std::size_t i = 1; joined && i < losses.equal.size(); ++i) left_out.insert(losses.equal[i]);
     }
-    for (std::size_t i = 0; i < study_.cases.size() && lines.size() < kMostLines; ++i) {
+    std::vector<std::size_t> drawn;
+    for (std::size_t i = 0; i < study_.cases.size(); ++i) {
+      if (left_out.count(i) == 0 && !(study_.cases[i].run.*points).empty()) drawn.push_back(i);
+    }
+    const std::size_t most = std::min(drawn.size(), kMostLines);
+    for (std::size_t line = 0; line < most; ++line) {
+      const std::size_t i = drawn[line * drawn.size() / most];
       const Case& one = study_.cases[i];
-      if (left_out.count(i) != 0 || (one.run.*points).empty()) continue;
       std::string name = study_.is_one_run() ? "training" : short_name(study_, one);
       for (const auto& losses : findings_.losses) {
         if (joined && losses.equal.size() > 1 && losses.equal[0] == i)
@@ -243,7 +256,7 @@ class Figures {
     });
     add("phases", "phases", "Time of a step",
         "Milliseconds of a step on rank 0. Communication is the time in collectives that computation did not hide.",
-        bars_script(axis_names(), "ms per step", rows, ""));
+        bars_script(axis_names(), "ms per step", rows, ""), kHeightOfBars);
   }
 
   void memory() {
@@ -257,7 +270,7 @@ class Figures {
     });
     add("memory", "memory", "Memory by category",
         "MiB of the arrays of rank 0 as they were allocated; crosses: as planned before the start.",
-        bars_script(axis_names(), "MiB per rank", rows, "planned"));
+        bars_script(axis_names(), "MiB per rank", rows, "planned"), kHeightOfBars);
   }
 
   void scaling() {
@@ -306,6 +319,7 @@ std::string for_page(std::string svg, const Figure& figure) {
     svg = replaced(std::move(svg), mark + "black" + mark, mark + "currentColor" + mark);
     svg = replaced(std::move(svg), mark + "gray" + mark, mark + "var(--grid)" + mark);
   }
+  svg = replaced(std::move(svg), "rgb(  0,   0,   0)", "currentColor");
   svg = replaced(std::move(svg), "url(#", "url(#" + figure.id + "-");
   for (std::size_t i = 0; i < kColors.size(); ++i) {
     const unsigned rgb = kColors[i];
@@ -315,7 +329,7 @@ std::string for_page(std::string svg, const Figure& figure) {
   return fmt::format(
       "<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-labelledby=\"{}-title {}-text\">\n"
       "<title id=\"{}-title\">{}</title><desc id=\"{}-text\">{}</desc>\n{}</svg>\n",
-      kWidth, kHeight, figure.id, figure.id, figure.id, figure.title, figure.id, figure.text, svg);
+      kWidth, figure.height, figure.id, figure.id, figure.id, figure.title, figure.id, figure.text, svg);
 }
 
 }  // namespace
@@ -342,16 +356,17 @@ void draw(std::vector<Figure>& figures, const std::string& folder) {
     const auto with = [&](const std::string& terminal) {
       return [&, terminal](io::PipedProgram& gnuplot) {
         gnuplot.write("set terminal " + terminal + "\nset encoding utf8\nset border 3\nset tics nomirror\n" +
-                      "set grid ytics\nset key outside top center horizontal noinvert font ',12'\nset title " +
+                      "set grid ytics\nset key outside top center vertical maxrows 4 noinvert samplen 2 font "
+                      "',12'\nset tics font ',12'\nset title " +
                       gnuplot_text(figure.title) + "\n" + figure.script);
       };
     };
     const std::string path = folder + "/" + figure.id;
-    draw_into(path + ".svg",
-              with(fmt::format("svg noenhanced size {},{} font 'sans-serif,14' background 'white'", kWidth, kHeight)));
+    draw_into(path + ".svg", with(fmt::format("svg noenhanced size {},{} font 'sans-serif,14' background 'white'",
+                                              kWidth, figure.height)));
     draw_into(path + ".png", with(fmt::format("pngcairo noenhanced size {},{} font 'sans-serif,14' fontscale 2 "
                                               "linewidth 2 pointscale 2 background 'white'",
-                                              2 * kWidth, 2 * kHeight)));
+                                              2 * kWidth, 2 * figure.height)));
     constexpr std::int64_t kMostSvg = std::int64_t{8} << 20;
     figure.svg = for_page(io::read_whole_file(path + ".svg", kMostSvg), figure);
   }

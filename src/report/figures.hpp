@@ -16,6 +16,7 @@ struct Figure {
   std::string title;
   std::string text;    ///< what is shown, for the caption and for screen readers
   std::string script;  ///< gnuplot's commands, without a terminal
+  int height = 340;    ///< of a width of 480
   std::string svg;     ///< for the page, set by draw()
 };
 

@@ -209,7 +209,7 @@ class Page {
           const bool wins = map.winners[column].row == static_cast<int>(row);
           std::string text = cell.rate > 0.0 ? io::readable_count(cell.rate) : "-";
           if (cell.is_predicted) text += " predicted";
-          if (wins) text += map.winners[column].is_clear ? " fastest" : " fastest, not clearly";
+          if (wins) text += map.winners[column].is_clear ? " fastest" : " leads";
           cells += fmt::format("<td class=\"n{}{}\">{}</td>", wins ? " win" : "", cell.is_predicted ? " predicted" : "",
                                text);
           has_any = has_any || cell.rate > 0.0;
@@ -221,7 +221,7 @@ class Page {
     if (html.empty()) return "";
     return html +
            "<p class=\"quiet\">Hatched cells were not measured: the overlap condition predicts them from the case "
-           "without a limit. \"Not clearly\": the lead is below 5 %, or within the spread of repeated cases.</p>\n";
+           "without a limit. \"Leads\": by less than 5 %, or within the spread of repeated cases.</p>\n";
   }
 
   [[nodiscard]] std::string links() const {

@@ -166,8 +166,10 @@ std::string text_of(const std::string& path) {
 void read_deck_lines(RunData& run) {
   std::istringstream lines(text_of(run.folder + "/" + io::kDeckFile));
   std::string section;
+  bool in_heading = true;
   for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("# ") && section.empty() && line.size() > 15 && line[14] == ' ') {  // "# command      ..."
+    in_heading = in_heading && line.starts_with("# ");
+    if (in_heading && line.size() > 15 && line[14] == ' ') {  // "# command      ..."
       run.heading.emplace(trimmed(line.substr(2, 12)), trimmed(line.substr(15)));
     } else if (line.starts_with("[") && line.ends_with("]")) {
       section = trimmed(line.substr(1, line.size() - 2));

@@ -37,7 +37,10 @@ std::string columns_in_words(const Map& map, const std::vector<std::size_t>& col
   if (labels.size() > 2 && columns.back() + 1 == labels.size())
     return columns.size() == map.columns.size() ? fmt::format(" from {} to {}", labels.front(), labels.back())
                                                 : " up to " + labels.back();
-  return " at " + fmt::format("{}", fmt::join(labels, ", "));
+  const bool ends_without = map.is_of_links() && labels.back() == label_of(map.column_key, "0");
+  if (ends_without) labels.pop_back();
+  const std::string rest = ends_without ? std::string(labels.empty() ? "" : ", and") + " without a limit" : "";
+  return (labels.empty() ? "" : fmt::format(" at {}", fmt::join(labels, ", "))) + rest;
 }
 
 /// "With 2 ranks, stage 0 is fastest at 1 Gbit/s; no clear winner at no limit." "" if no column was measured twice.
