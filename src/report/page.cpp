@@ -20,13 +20,15 @@ constexpr std::size_t kMostReason = 300;  // bytes
 
 constexpr const char* kStyle = R"(
 :root{color-scheme:light dark;--back:#fff;--text:#1c1e21;--quiet:#555b61;--line:#c9ced3;--soft:#f2f4f6;--link:#0057a8;
---win:#d9f0e3;--bad:#a3160f;--grid:#b4b9be;--c1:#0072b2;--c2:#c85200;--c3:#00805c;--c4:#b4508a;--c5:#946200;--c6:#5a4fcf;
+--win:#d9f0e3;--bad:#a3160f;--grid:#b4b9be;--c1:#0072b2;--c2:#c85200;--c3:#00805c;--c4:#b4508a;--c5:#946200;
+--c6:#5a4fcf;
 --c7:#8c564b;--c8:#5f6b6d}
 @media (prefers-color-scheme:dark){:root{--back:#16181b;--text:#e8eaed;--quiet:#a9b0b7;--line:#454b52;--soft:#22262b;
 --link:#7fb8f0;--win:#174a32;--bad:#ff9c92;--grid:#5b626a;--c1:#58a9e6;--c2:#f58b4c;--c3:#3fbf95;--c4:#e88fc4;
 --c5:#d9a94a;--c6:#a79cff;--c7:#d09a8d;--c8:#a8b4b6}}
 *{box-sizing:border-box}
-body{margin:0 auto;max-width:68rem;padding:1rem;background:var(--back);color:var(--text);font:1rem/1.5 system-ui,sans-serif}
+body{margin:0 auto;max-width:68rem;padding:1rem;background:var(--back);color:var(--text);
+font:1rem/1.5 system-ui,sans-serif}
 h1{font-size:1.1rem;color:var(--quiet);font-weight:600;margin:.2rem 0;overflow-wrap:anywhere}
 h2{font-size:1.25rem;margin:2rem 0 .5rem;border-bottom:1px solid var(--line)}
 .verdict{font-size:1.2rem;line-height:1.4;margin:.5rem 0 1rem;overflow-wrap:anywhere}
@@ -35,15 +37,18 @@ a{color:var(--link)} :focus-visible{outline:3px solid var(--link);outline-offset
 nav ul{display:flex;flex-wrap:wrap;gap:.25rem 1rem;list-style:none;padding:0}
 nav a{display:inline-block;padding:.2rem 0}
 .figures{display:grid;gap:1.5rem;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr))}
-figure{margin:0;min-width:0;max-width:40rem} figure svg{width:100%;height:auto;display:block} figcaption,.quiet{color:var(--quiet);font-size:.9rem}
+figure{margin:0;min-width:0;max-width:40rem} figure svg{width:100%;height:auto;display:block}
+figcaption,.quiet{color:var(--quiet);font-size:.9rem}
 .scroll{overflow-x:auto} table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:.5rem 0}
 caption{text-align:left;color:var(--quiet);font-size:.9rem;padding-bottom:.3rem}
 th,td{padding:.3rem .6rem;border:1px solid var(--line);text-align:left;vertical-align:top}
-th{background:var(--soft);font-weight:600} td.n{text-align:right;white-space:nowrap} .bad{color:var(--bad)} .why{min-width:14rem;overflow-wrap:anywhere}
+th{background:var(--soft);font-weight:600} td.n{text-align:right;white-space:nowrap} .bad{color:var(--bad)}
+.why{min-width:14rem;overflow-wrap:anywhere}
 .win{background-color:var(--win);font-weight:600}
 .predicted{background-image:repeating-linear-gradient(45deg,var(--line) 0 1px,transparent 1px 7px)}
 pre{background:var(--soft);padding:.7rem;white-space:pre-wrap;overflow-wrap:anywhere}
-dl{display:grid;grid-template-columns:max-content 1fr;gap:.15rem 1rem;margin:0} dt{color:var(--quiet)} dd{margin:0;overflow-wrap:anywhere}
+dl{display:grid;grid-template-columns:max-content 1fr;gap:.15rem 1rem;margin:0} dt{color:var(--quiet)} dd{margin:0;
+overflow-wrap:anywhere}
 )";
 
 std::string escaped_html(const std::string& text) {

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The KoZeRO authors
 # SPDX-License-Identifier: Apache-2.0
-"""test_report.py KOZERO MPIEXEC DECK: the page of `kozero report`: its verdict, its form, and what it makes of bad input.
+"""test_report.py KOZERO MPIEXEC DECK [FOLDER]: the page of `kozero report`: its verdict, its form, and what it makes of bad input.
 
 The verdict is tested on metrics that this file makes, so that the answer is known; the page also on real runs. Figures
-are drawn if gnuplot is there. Exit status 0: all as expected.
+are drawn if gnuplot is there. FOLDER keeps the reports of a sweep and of a run. Exit status 0: all as expected.
 """
 import html.parser
 import json
@@ -171,7 +171,7 @@ def fastest(cases):
 def slow_links(cases):
     """The measured limit is interpolated, the predicted one follows the overlap condition, a case that has not run is predicted."""
     axes = [{"key": "zero.stage", "values": [2, 3]}, {"key": "comm.throttle_gbit", "values": [0, 10, 1, 0.1]}]
-    seconds = {(2, 0): 0.1, (2, 10): 0.1, (2, 1): 0.121, (2, 0.1): 0.5, (3, 0): 0.1, (3, 10): 0.1, (3, 1): None, (3, 0.1): "no memory"}
+    seconds = {(2, 0): 0.1, (2, 10): 0.1, (2, 1): 0.121, (2, 0.1): 0.5, (3, 0): 0.1, (3, 10): 0.1, (3, 1): None, (3, 0.1): "no <script>memory</script>"}
     write_sweep(cases.folder / "links", axes, [({"zero.stage": stage, "comm.throttle_gbit": gbit}, step_s, LOSSES, 1)
                                                for (stage, gbit), step_s in seconds.items()])
     facts, page = cases.report("links")
@@ -187,7 +187,7 @@ def slow_links(cases):
     one = next(found for found in facts["fastest"] if found["where"] == {"comm.throttle_gbit": "1"})
     # stage 3 hides 48 Mbit behind 80 ms: at 1 Gbit/s its step stays 0.1 s
     cases.expect(one["value"] == "3" and one["predicted"] and abs(one["lead"] - 0.21) < 1e-6, f"{one}")
-    cases.expect("no memory" in page.text and "with uncommitted changes" in page.text and "kozero sweep made.toml" in page.text, "facts of the page")
+    cases.expect("no &lt;script&gt;memory" in page.text and "with uncommitted changes" in page.text and "kozero sweep made.toml" in page.text, "facts of the page")
 
 
 def losses(cases):
@@ -275,6 +275,8 @@ def main():
             before = cases.wrong
             case(cases)
             print(f"{case.__name__}: {cases.wrong - before} wrong")
+        for kept in ("links", "one") if len(sys.argv) > 4 else ():
+            shutil.copytree(cases.folder / kept / "report", pathlib.Path(sys.argv[4]) / kept, dirs_exist_ok=True)
     return 1 if cases.wrong else 0
 
 
