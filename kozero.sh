@@ -316,7 +316,7 @@ main() {
       ensure_configured "$preset" "$command"
       build_target "$preset" kozero
       [[ $command != bench ]] || build_target "$preset" kozero-bench
-      [[ $command != plot ]] || ensure_gnuplot
+      [[ ! $command =~ ^(plot|report)$ ]] || ensure_gnuplot
       run_command "$preset" "$ranks" "$@" ;;
   esac
 }

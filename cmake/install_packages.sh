@@ -4,7 +4,7 @@
 #
 # install_packages.sh: installs what is missing on a Debian machine; called by kozero.sh.
 #   install_packages.sh tools                        compiler, CMake, Ninja, pkg-config
-#   install_packages.sh gnuplot                      what `kozero plot` draws with
+#   install_packages.sh gnuplot                      what `kozero plot` and `report` draw with
 #   install_packages.sh missing missing.txt PRESET   what CMake did not find (see cmake/Dependencies.cmake), Kokkos too
 # It says first what it is about to install. With KOZERO_NO_INSTALL=1, or without the right to install, it names the
 # packages and the Spack way instead, and fails.

@@ -134,16 +134,20 @@ std::optional<std::int64_t> read_metrics_row(std::string_view line, std::span<co
   return members.is_whole() ? step : std::nullopt;
 }
 
-void read_metrics(const std::string& path, std::span<const std::string_view> keys,
-                  const std::function<void(std::int64_t step, std::span<const double> values)>& row) {
+void read_metrics_lines(const std::string& path, const std::function<void(std::string_view line)>& use) {
   { const FileDescriptor regular(path, FileDescriptor::Use::read); }  // no FIFO, which may hang
   std::ifstream file(path);
   if (!file) throw Error(Failure::input, path + ": cannot be read");
-  std::vector<double> values(keys.size());
-  for (std::string line; std::getline(file, line);) {
-    if (const auto step = read_metrics_row(line, keys, values)) row(*step, values);
-  }
+  for (std::string line; std::getline(file, line);) use(line);
   if (file.bad()) throw Error(Failure::input, path + ": cannot be read to its end");
+}
+
+void read_metrics(const std::string& path, std::span<const std::string_view> keys,
+                  const std::function<void(std::int64_t step, std::span<const double> values)>& row) {
+  std::vector<double> values(keys.size());
+  read_metrics_lines(path, [&](std::string_view line) {
+    if (const auto step = read_metrics_row(line, keys, values)) row(*step, values);
+  });
 }
 
 std::optional<std::int64_t> newest_metrics_step(const std::string& path) {

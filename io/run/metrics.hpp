@@ -72,6 +72,9 @@ std::optional<std::int64_t> read_metrics_row(std::string_view line, std::span<co
 void read_metrics(const std::string& path, std::span<const std::string_view> keys,
                   const std::function<void(std::int64_t step, std::span<const double> values)>& row);
 
+/// Calls `use(line)` for each line of the file, complete or not, in order. Throws Error(input) if it cannot be read.
+void read_metrics_lines(const std::string& path, const std::function<void(std::string_view line)>& use);
+
 /// The step of the newest row; nullopt if there is none or the file cannot be read. Reads only the end of the file.
 std::optional<std::int64_t> newest_metrics_step(const std::string& path);
 

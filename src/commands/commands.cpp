@@ -28,7 +28,7 @@ const std::map<std::string, program::Run> kRuns = {
     {"generate", generate},     {"plot", plot},       {"metrics", metrics}, {"watch", watch},
     {"timeline", timeline},     {"inspect", inspect}, {"prepare", prepare}, {"export", export_weights},
     {"import", import_weights}, {"bench", bench},     {"keys", keys},       {"completion", completion},
-    {"ranks", ranks},           {"help", help},       {"sweep", sweep}};
+    {"ranks", ranks},           {"help", help},       {"sweep", sweep},     {"report", report}};
 
 }  // namespace
 

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // plot.cpp: curves of runs, drawn by gnuplot in the terminal or into an SVG file.
-// Each run's metrics.jsonl is read once, line by line. A curve keeps the lowest and highest points of at most
-// kStretches stretches, more than a picture has columns, so memory and time of the drawing do not grow with the run.
+// Each run's metrics.jsonl is read once, line by line.
 // Incomplete lines are ignored, since the last line of a running run may be half written.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,14 +9,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdlib>
-#include <filesystem>
 #include <iostream>
 #include <vector>
 
 #include <kozero/commands/commands.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/program/arguments.hpp>
+#include <kozero/report/gnuplot.hpp>
 #include "io/posix/file.hpp"
 #include "io/posix/piped_program.hpp"
 #include "io/posix/readable.hpp"
@@ -28,6 +26,8 @@
 namespace kozero::commands {
 
 using program::OptionParser;
+using report::Curve;
+using report::gnuplot_text;
 
 namespace {
 
@@ -39,82 +39,21 @@ struct Quantity {
 constexpr std::array<std::string_view, 4> kKeys = {"loss", "val_loss", "lr", "grad_norm"};  // of metrics.jsonl
 constexpr std::array<Quantity, kKeys.size()> kQuantities = {
     {{"loss", false}, {"validation loss", false}, {"learning rate", true}, {"gradient norm", true}}};
-constexpr std::size_t kStretches = 1024;
-
-/// A curve in bounded memory. A stretch is `width_` consecutive points, of which the lowest and the highest are kept;
-/// when there are too many stretches, neighbors are joined.
-class Curve {
- public:
-  struct Point {
-    std::int64_t step = 0;
-    double value = 0.0;
-  };
-
-  void add(Point point) {
-    if (stretches_.empty() || points_in_last_ == width_) {
-      if (stretches_.size() == kStretches) join_neighbors();
-      stretches_.push_back({point, point});
-      points_in_last_ = 0;
-    }
-    stretches_.back().include(point);
-    ++points_in_last_;
-  }
-  /// In the order of the steps.
-  [[nodiscard]] std::vector<Point> points() const {
-    std::vector<Point> points;
-    for (const auto& [low, high] : stretches_) {
-      points.push_back(low.step <= high.step ? low : high);
-      if (low.step != high.step) points.push_back(low.step <= high.step ? high : low);
-    }
-    return points;
-  }
-
- private:
-  struct Stretch {
-    Point low, high;
-    void include(const Point& point) {
-      if (point.value < low.value) low = point;
-      if (point.value > high.value) high = point;
-    }
-  };
-
-  void join_neighbors() {
-    for (std::size_t i = 0; i < kStretches / 2; ++i) {
-      Stretch joined = stretches_[2 * i];
-      joined.include(stretches_[2 * i + 1].low);
-      joined.include(stretches_[2 * i + 1].high);
-      stretches_[i] = joined;
-    }
-    stretches_.resize(kStretches / 2);
-    width_ *= 2;
-  }
-
-  std::vector<Stretch> stretches_;
-  std::int64_t width_ = 1;
-  std::int64_t points_in_last_ = 0;
-};
+constexpr std::size_t kStretches = 1024;  // more than a picture has columns
 
 struct DrawnRun {
   std::string name;
   std::array<std::vector<Curve::Point>, kKeys.size()> curves;
 };
 
-/// The text in single quotes, escaped for gnuplot.
-std::string quoted(const std::string& text) {
-  std::string result = "'";
-  for (const char letter : io::on_one_line(io::printable(text)))
-    result += letter == '\'' ? "''" : std::string(1, letter);
-  return result + "'";
-}
-
 /// The curves of a metrics.jsonl; "" in `problem`, or why there are none.
 DrawnRun read_run(const std::string& name, const std::string& metrics, std::string& problem) {
-  std::array<Curve, kKeys.size()> curves;
+  std::vector<Curve> curves(kKeys.size(), Curve(kStretches));
   std::int64_t steps = 0;
   io::read_metrics(metrics, kKeys, [&](std::int64_t step, std::span<const double> values) {
     ++steps;
     for (std::size_t i = 0; i < kKeys.size(); ++i) {
-      if (std::isfinite(values[i])) curves[i].add({step, values[i]});
+      if (std::isfinite(values[i])) curves[i].add({static_cast<double>(step), values[i]});
     }
   });
   if (steps == 0) problem = metrics + ": it has no step yet";
@@ -154,7 +93,7 @@ void send_rows(const DrawnRun& run, std::size_t index, io::PipedProgram& gnuplot
   for (std::size_t i = 0; i < kKeys.size(); ++i) {
     if (run.curves[i].empty()) continue;
     std::string rows = fmt::format("$run{}_{} << end_of_run\n", index, i);
-    for (const auto& point : run.curves[i]) rows += fmt::format("{} {}\n", point.step, point.value);
+    for (const auto& point : run.curves[i]) rows += fmt::format("{} {}\n", point.x, point.y);
     gnuplot.write(rows + "end_of_run\n");
   }
 }
@@ -168,7 +107,7 @@ std::string panel(std::size_t quantity, const std::vector<DrawnRun>& runs) {
     points = std::max(points, curve.size());
     if (curve.empty()) continue;
     lines += fmt::format("{} $run{}_{} using 1:2 with {} linetype {} title {}", lines.empty() ? "plot" : ",", i,
-                         quantity, curve.size() == 1 ? "points" : "lines", i + 1, quoted(runs[i].name));
+                         quantity, curve.size() == 1 ? "points" : "lines", i + 1, gnuplot_text(runs[i].name));
   }
   const bool from_zero = kQuantities[quantity].from_zero || points < 2;  // an axis needs an extent
   return lines.empty() ? ""
@@ -190,27 +129,9 @@ void send_panels(const std::vector<DrawnRun>& runs, bool in_terminal, io::PipedP
   gnuplot.write("unset multiplot\n");
 }
 
-void draw(const std::vector<DrawnRun>& runs, bool in_terminal, int output) {
-  ::setenv("LC_ALL", "C.UTF-8", 1);  // otherwise gnuplot warns of characters that it cannot print
-  io::PipedProgram gnuplot("gnuplot", {"--default-settings", "-"}, output);
+void draw(const std::vector<DrawnRun>& runs, bool in_terminal, io::PipedProgram& gnuplot) {
   for (std::size_t i = 0; i < runs.size(); ++i) send_rows(runs[i], i, gnuplot);
   send_panels(runs, in_terminal, gnuplot);
-  gnuplot.finish();
-}
-
-void draw_into(const std::string& path, const std::vector<DrawnRun>& runs) {
-  const std::string partial = io::partial_name(path);
-  std::error_code ignored;
-  std::filesystem::remove(partial, ignored);
-  try {
-    io::FileDescriptor file(partial, io::FileDescriptor::Use::create);
-    draw(runs, false, file.number());
-    file.close();
-  } catch (...) {
-    std::filesystem::remove(partial, ignored);
-    throw;
-  }
-  io::publish(path);
 }
 
 }  // namespace
@@ -227,14 +148,10 @@ void plot(const distributed::Environment& environment, const Arguments& argument
   }
   if (environment.rank() != 0) return;
   const std::vector<DrawnRun> runs = read_runs(paths);
-  try {
-    if (out.empty()) return draw(runs, true, STDOUT_FILENO);
-    draw_into(out, runs);
-  } catch (const Error& problem) {
-    if (problem.failure() != Failure::deck) throw;
-    throw Error(Failure::deck, std::string(problem.what()) +
-                                   "; on Debian: apt-get install gnuplot-nox; with Spack: spack install gnuplot");
+  if (out.empty()) {
+    return report::run_gnuplot(STDOUT_FILENO, [&](io::PipedProgram& gnuplot) { draw(runs, true, gnuplot); });
   }
+  report::draw_into(out, [&](io::PipedProgram& gnuplot) { draw(runs, false, gnuplot); });
   std::cout << escaped(out) << ": " << runs.size() << (runs.size() == 1 ? " run" : " runs") << std::endl;
 }
 

@@ -27,6 +27,8 @@ const std::vector<Command>& all_commands() {
        "generate runs/quickstart --prompt 'She had' --tokens 200", true},
       {"plot", "RUN...", "draw loss, validation, learning rate and gradient norm of runs",
        "plot runs/quickstart runs/quickstart-2 --out loss.svg", false, "", true},
+      {"report", "RUN... | SWEEP", "one page with a verdict, figures and tables of runs or of a sweep",
+       "report runs/quickstart runs/quickstart-2 --out report", false, "", true},
       {"watch", "RUN", "follow a run in the terminal: progress, curve, memory, ranks", "watch runs/quickstart", false,
        "", true},
       {"metrics", "RUN", "a run's newest steps as a table, or all of them as CSV", "metrics runs/quickstart --csv",

@@ -23,7 +23,8 @@ BELOW = {
     "plan": "core kernels distributed model optim zero io data train",
     "run": "core kernels distributed model optim zero io data huggingface train plan",
     "program": "core kernels distributed model optim zero io data huggingface train plan run",
-    "commands": "core kernels distributed model optim zero io data huggingface train plan run program",
+    "report": "core distributed io",
+    "commands": "core kernels distributed model optim zero io data huggingface train plan run program report",
     "bench": "core kernels distributed model optim zero io data huggingface train plan run program",
 }
 PRIVATE = {"io/deck/toml_keys.hpp", "io/safetensors/float_formats.hpp", "io/text/bpe_merges.hpp",

@@ -32,6 +32,7 @@ void metrics(const distributed::Environment& environment, const Arguments& argum
 void watch(const distributed::Environment& environment, const Arguments& arguments);
 void timeline(const distributed::Environment& environment, const Arguments& arguments);
 void plot(const distributed::Environment& environment, const Arguments& arguments);
+void report(const distributed::Environment& environment, const Arguments& arguments);
 void completion(const distributed::Environment& environment, const Arguments& arguments);
 void keys(const distributed::Environment& environment, const Arguments& arguments);
 void ranks(const distributed::Environment& environment, const Arguments& arguments);

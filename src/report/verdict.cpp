@@ -1,0 +1,219 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// verdict.cpp: the findings in words and as JSON.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "io/posix/readable.hpp"
+#include "src/report/verdict.hpp"
+
+namespace kozero::report {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kMostSentences = 3;  // about maps, and about links
+
+std::string percent(double part) { return fmt::format("{:.{}f} %", 100.0 * part, part < 0.1 ? 1 : 0); }
+
+std::size_t count_of(const Study& study, const std::string& state) {
+  return static_cast<std::size_t>(
+      std::count_if(study.cases.begin(), study.cases.end(), [&](const Case& one) { return one.state == state; }));
+}
+
+std::string with_capital(std::string text) {
+  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 'a' + 'A');
+  return text;
+}
+
+/// How a column of a map ends a sentence: "up to 4 ranks", "at 0.5 Gbit/s and no limit", "everywhere".
+std::string columns_in_words(const Map& map, const std::vector<std::size_t>& columns) {
+  if (map.column_key.empty()) return "";
+  std::vector<std::string> labels;
+  for (const std::size_t column : columns) labels.push_back(label_of(map.column_key, map.columns[column]));
+  if (labels.size() > 2 && columns.back() + 1 == labels.size())
+    return columns.size() == map.columns.size() ? fmt::format(" from {} to {}", labels.front(), labels.back())
+                                                : " up to " + labels.back();
+  const bool ends_without = map.is_of_links() && labels.back() == label_of(map.column_key, "0");
+  if (ends_without) labels.pop_back();
+  const std::string rest = ends_without ? std::string(labels.empty() ? "" : ", and") + " without a limit" : "";
+  return (labels.empty() ? "" : fmt::format(" at {}", fmt::join(labels, ", "))) + rest;
+}
+
+/// "With 2 ranks, stage 0 is fastest at 1 Gbit/s (by 8 %)." "" if no column has two measured cells.
+std::string fastest_in_words(const Map& map) {
+  std::map<int, std::vector<std::size_t>> columns;  // by row; -1: no clear lead
+  for (std::size_t i = 0; i < map.winners.size(); ++i) {
+    const auto& winner = map.winners[i];
+    if (winner.row >= 0 && !winner.is_predicted) columns[winner.is_clear ? winner.row : -1].push_back(i);
+  }
+  std::string text;
+  for (const auto& [row, list] : columns) {
+    if (row < 0) continue;
+    double least = map.winners[list[0]].lead;
+    for (const std::size_t i : list) least = std::min(least, map.winners[i].lead);
+    text += fmt::format("{}{} is fastest{} (by {}{})", text.empty() ? "" : "; ",
+                        label_of(map.rows->key, map.rows->values[static_cast<std::size_t>(row)]),
+                        columns_in_words(map, list), list.size() > 1 ? "at least " : "", percent(least));
+  }
+  if (columns.count(-1) != 0)
+    text += fmt::format("{}no choice is clearly fastest{}", text.empty() ? "" : "; ",
+                        columns_in_words(map, columns.at(-1)));
+  if (text.empty()) return "";
+  const std::string where = label_of(map.where);
+  return with_capital(where.empty() ? text : "with " + where + ", " + text) + ".";
+}
+
+std::string links_in_words(const SlowLinks& links) {
+  const std::string where = label_of(links.where);
+  std::string text = (where.empty() ? "" : "with " + where + ", ") + links.label;
+  if (!std::isnan(links.measured_gbit)) {
+    text += fmt::format(" is slowed down by more than 10 % below {:.2g} Gbit/s", links.measured_gbit);
+    if (!std::isnan(links.predicted_gbit))
+      text += fmt::format(" (the overlap condition predicts {:.2g})", links.predicted_gbit);
+    text += fmt::format(" and costs {} of its rate at {:.3g} Gbit/s", percent(links.loss_there), links.slowest_gbit);
+  } else if (links.loss_there > 1.0 - 1.0 / kSlowedDown) {
+    text += fmt::format(" costs {} of its rate at {:.3g} Gbit/s", percent(links.loss_there), links.slowest_gbit);
+  } else {
+    text += fmt::format(" is not slowed down by 10 % at any measured rate, down to {:.3g} Gbit/s", links.slowest_gbit);
+  }
+  return with_capital(text) + ".";
+}
+
+std::string run_in_words(const Case& one) {
+  const RunData& run = one.run;
+  if (run.rows == 0) return fmt::format("The run has no step yet{}.", one.why.empty() ? "" : ": " + one.why);
+  const std::string steps = run.value("run.steps");
+  const std::string of = steps.empty() ? "" : " of " + steps;
+  std::string text = one.state == "done"      ? "The run finished"
+                     : one.state == "running" ? "The run is going on"
+                     : one.state == "failed"  ? "The run failed"
+                                              : "The run is " + one.state;
+  text += fmt::format(" at step {}{}{}.", run.last_step, of, one.why.empty() ? "" : " (" + one.why + ")");
+  if (!std::isnan(run.first_loss)) {
+    text += fmt::format(" The loss went from {:.4f} to {:.4f}", run.first_loss, run.last_loss);
+    text += std::isnan(run.last_val) ? "." : fmt::format("; on validation data it is {:.4f}.", run.last_val);
+  }
+  if (run.tokens_per_s > 0.0) {
+    text += fmt::format(" A step took {:.3g} s and the rate was {} tokens/s (medians) on {}; {} in all.", run.step_s,
+                        io::readable_count(run.tokens_per_s), label_of("ranks", fmt::format("{}", run.ranks)),
+                        io::readable_seconds(run.seconds));
+  }
+  if (run.bad_losses > 0) {
+    text += fmt::format(" In {} {} the loss was not finite, first at step {}.", run.bad_losses,
+                        run.bad_losses == 1 ? "step" : "steps", run.first_bad_step);
+  }
+  return text;
+}
+
+std::string counts_in_words(const Study& study) {
+  std::string text;
+  for (const char* state : {"failed", "not run", "running"}) {
+    const std::size_t count = count_of(study, state);
+    if (count == 0) continue;
+    const std::string words = std::string(state) == "not run" ? "have not run" : state;
+    text += fmt::format("{}{} of {} cases {}", text.empty() ? " " : ", ", count, study.cases.size(), words);
+  }
+  return text.empty() ? "" : text + ".";
+}
+
+/// The smallest and the largest number of measured cases with the same values.
+std::pair<int, int> repetitions(const Study& study) {
+  std::map<std::map<std::string, std::string>, int> counts;
+  for (const Case& one : study.cases) {
+    if (one.is_measured()) ++counts[one.values];
+  }
+  if (counts.empty()) return {0, 0};
+  const auto [least, most] = std::minmax_element(counts.begin(), counts.end(),
+                                                 [](const auto& a, const auto& b) { return a.second < b.second; });
+  return {least->second, most->second};
+}
+
+}  // namespace
+
+std::string words_of(const EqualLosses& losses) {
+  if (losses.first_step == 0) return fmt::format("0 bits differ over {} runs", losses.compared);
+  return fmt::format("{} of {} runs differ, first at step {} ({})", losses.compared - losses.equal.size(),
+                     losses.compared, losses.first_step, losses.first_name);
+}
+
+std::string verdict_of(const Study& study, const Findings& findings) {
+  if (study.is_one_run()) return run_in_words(study.cases.front());
+  std::vector<std::string> sentences;
+  for (const Map& map : findings.maps) {
+    if (std::string text = fastest_in_words(map); !text.empty()) sentences.push_back(std::move(text));
+  }
+  if (sentences.size() > kMostSentences) {
+    sentences.resize(kMostSentences);
+    sentences.emplace_back("The maps below have the other combinations.");
+  }
+  std::vector<SlowLinks> links = findings.slow_links;  // the costliest first
+  std::stable_sort(links.begin(), links.end(),
+                   [](const auto& a, const auto& b) { return a.loss_there > b.loss_there; });
+  for (std::size_t i = 0; i < std::min(links.size(), kMostSentences - 1); ++i)
+    sentences.push_back(links_in_words(links[i]));
+  if (sentences.empty())
+    sentences.push_back(fmt::format("{} of {} cases have a rate; none can be compared with another.",
+                                    count_of(study, "done"), study.cases.size()));
+  for (const EqualLosses& losses : findings.losses) sentences.push_back("Losses: " + words_of(losses) + ".");
+  const auto [least, most] = repetitions(study);
+  if (most == 1) sentences.emplace_back("Each case ran once: differences below 5 % are not claimed.");
+  if (most > 1) sentences.push_back(fmt::format("Each case ran {} to {} times.", least, most));
+  return fmt::format("{}", fmt::join(sentences, " ")) + counts_in_words(study);
+}
+
+Json facts_of(const Study& study, const Findings& findings) {
+  const auto number = [](double value) { return std::isfinite(value) ? Json(value) : Json(); };
+  Json facts = {{"cases", study.cases.size()},
+                {"done", count_of(study, "done")},
+                {"failed", count_of(study, "failed")},
+                {"not_run", count_of(study, "not run")},
+                {"repetitions", repetitions(study).second},
+                {"verdict", findings.verdict}};
+  if (study.is_one_run()) {
+    const RunData& run = study.cases[0].run;
+    facts.update({{"state", study.cases[0].state},
+                  {"step", run.last_step},
+                  {"loss", number(run.last_loss)},
+                  {"val_loss", number(run.last_val)},
+                  {"step_s", number(run.step_s)},
+                  {"tokens_per_s", number(run.tokens_per_s)},
+                  {"losses_not_finite", run.bad_losses}});
+  }
+  facts["fastest"] = Json::array();
+  for (const Map& map : findings.maps) {
+    for (std::size_t i = 0; i < map.winners.size(); ++i) {
+      const auto& winner = map.winners[i];
+      if (winner.row < 0) continue;
+      Json where = map.where;
+      if (!map.column_key.empty()) where[map.column_key] = map.columns[i];
+      facts["fastest"].push_back({{"where", where},
+                                  {"key", map.rows->key},
+                                  {"value", map.rows->values[static_cast<std::size_t>(winner.row)]},
+                                  {"lead", winner.lead},
+                                  {"clear", winner.is_clear},
+                                  {"predicted", winner.is_predicted}});
+    }
+  }
+  facts["slow_links"] = Json::array();
+  for (const SlowLinks& links : findings.slow_links) {
+    facts["slow_links"].push_back({{"where", links.where},
+                                   {"choice", links.label},
+                                   {"measured_gbit", number(links.measured_gbit)},
+                                   {"predicted_gbit", number(links.predicted_gbit)},
+                                   {"slowest_gbit", links.slowest_gbit},
+                                   {"loss_there", links.loss_there}});
+  }
+  facts["losses"] = Json::array();
+  for (const EqualLosses& losses : findings.losses) {
+    facts["losses"].push_back({{"runs", losses.compared},
+                               {"differ", losses.compared - losses.equal.size()},
+                               {"first_step", losses.first_step == 0 ? Json() : Json(losses.first_step)}});
+  }
+  return facts;
+}
+
+}  // namespace kozero::report
