@@ -10,10 +10,15 @@
 TEST_CASE("what is not built is unknown") {
   check_refusals({
       {R"(train.precision = "f64")", {}, R"(x.toml:8: train.precision = "f64": accepted: f32 | bf16 | fp16)"},
-      {"log.tensorboard = true", {}, R"(x.toml:8: log.tensorboard = true: no such key; accepted in [log] is every)"},
+      {"log.mlflow = true",
+       {},
+       "x.toml:8: log.mlflow = true: no such key; accepted in [log] are every, timeline, timeline_from, "
+       "timeline_steps, "
+       "tensorboard"},
       {"",
-       {"log.tensorboard=true"},
-       R"(command line: log.tensorboard = true: no such key; accepted in [log] is every)"},
+       {"log.mlflow=true"},
+       "command line: log.mlflow = true: no such key; accepted in [log] are every, timeline, timeline_from, "
+       "timeline_steps, tensorboard"},
   });
 }
 
