@@ -23,8 +23,6 @@ constexpr const char* kLink = "comm.throttle_gbit";
 constexpr double kClearLead = 0.05;  // of cases that ran once
 constexpr double kLeastLead = 0.02;
 
-double number_of(const std::string& text) { return std::strtod(text.c_str(), nullptr); }
-
 /// 0 means no limit.
 double gbit_of(const std::string& value) {
   const double gbit = number_of(value);
@@ -244,6 +242,8 @@ std::set<Values> combinations(const Study& study, const std::set<std::string>& l
   }
   return result;
 }
+
+double number_of(const std::string& text) { return std::strtod(text.c_str(), nullptr); }
 
 bool Map::is_of_links() const { return column_key == kLink; }
 

@@ -56,7 +56,7 @@ void read_end(const std::string& folder, Case& one) {
 Study read_sweep(const std::string& folder) {
   const std::string path = folder + "/" + kSweepFile;
   const Json sweep = read_json(path);
-  if (!sweep.is_object() || sweep.value("kozero_sweep", 0) != 1 || !sweep.contains("cases") || !sweep.contains("axes"))
+  if (!sweep.is_object() || member(sweep, "kozero_sweep") != "1" || !sweep.contains("cases") || !sweep.contains("axes"))
     throw Error(Failure::input, path + ": damaged, or of another version; accepted: what `kozero sweep` writes");
   Study study{member(sweep, "name"), member(sweep, "command"), member(sweep, "started"), {}, true, {}, {}};
   try {
