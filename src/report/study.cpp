@@ -135,7 +135,9 @@ Case read_single(const std::string& path, std::size_t runs) {
   one.folder = folder;
   one.run = read_run(folder, points_for(runs));
   one.state = state_of(one.run);
-  one.why = one.run.killed ? "its process is gone, and its status says running" : one.run.status.why;
+  one.why = one.run.killed                 ? "its process is gone, and its status says running"
+            : one.run.status.state.empty() ? "no status is known"
+                                           : one.run.status.why;
   return one;
 }
 

@@ -250,6 +250,7 @@ def bad_input(cases):
     (folder / "few/metrics.jsonl").write_text('{"step":1,"loss":3}\n{"step":2,"loss":2}\n')
     facts, _ = cases.report("few")
     cases.expect(facts["step"] == 2 and facts["loss"] == 2, f"{facts}")
+    cases.expect(facts["verdict"].startswith("The run's metrics end at step 2 (no status is known)."), facts["verdict"])
     words = [{"key": "ranks", "values": ["a", "b"]}, {"key": "zero.stage", "values": [1, 2]}, {"key": "comm.throttle_gbit", "values": ["x", 0]}]
     write_sweep(folder / "words", words, [({"ranks": "a", "zero.stage": i, "comm.throttle_gbit": "x"}, 0.1, LOSSES, 1) for i in (1, 2)])
     cases.report("words")
