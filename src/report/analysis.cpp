@@ -34,7 +34,7 @@ bool has_values(const Case& one, const Values& values) {
                      [&](const auto& wanted) { return one.value(wanted.first) == wanted.second; });
 }
 
-/// A case that has not run: from the measured one without a limit, or from the sweep's plan.
+/// A case that has not run: from the measured one without a limit.
 Measured predicted(const Study& study, Values values) {
   const auto planned = std::find_if(study.cases.begin(), study.cases.end(),
                                     [&](const Case& one) { return has_values(one, values) && one.state != "failed"; });

@@ -76,7 +76,6 @@ Study read_sweep(const std::string& folder) {
       read_end(place, one);
       if (io::holds_run(one.folder)) one.run = read_run(one.folder, points);
       const Json plan = planned.value("planned", Json::object());
-      if (plan.contains("step_s") && plan["step_s"].is_number()) one.planned_step_s = plan["step_s"].get<double>();
       if (plan.contains("bytes_per_rank") && plan["bytes_per_rank"].is_number())
         one.run.planned_bytes = plan["bytes_per_rank"].get<double>();
       study.cases.push_back(std::move(one));
