@@ -23,8 +23,6 @@ constexpr const char* kLink = "comm.throttle_gbit";
 constexpr double kClearLead = 0.05;  // of cases that ran once
 constexpr double kLeastLead = 0.02;
 
-double number_of(const std::string& text) { return std::strtod(text.c_str(), nullptr); }
-
 /// 0 means no limit.
 double gbit_of(const std::string& value) {
   const double gbit = number_of(value);
@@ -36,7 +34,7 @@ bool has_values(const Case& one, const Values& values) {
                      [&](const auto& wanted) { return one.value(wanted.first) == wanted.second; });
 }
 
-/// A case that has not run: from the measured one without a limit, or from the sweep's plan.
+/// A case that has not run: from the measured one without a limit.
 Measured predicted(const Study& study, Values values) {
   const auto planned = std::find_if(study.cases.begin(), study.cases.end(),
                                     [&](const Case& one) { return has_values(one, values) && one.state != "failed"; });
@@ -244,6 +242,8 @@ std::set<Values> combinations(const Study& study, const std::set<std::string>& l
   }
   return result;
 }
+
+double number_of(const std::string& text) { return std::strtod(text.c_str(), nullptr); }
 
 bool Map::is_of_links() const { return column_key == kLink; }
 

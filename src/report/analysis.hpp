@@ -76,6 +76,9 @@ struct Findings {
 
 Findings analyze(const Study& study);
 
+/// The number that a text begins with; 0 if it begins with none.
+double number_of(const std::string& text);
+
 /// "stage 2", "2 ranks", "0.5 Gbit/s", "no limit", "optim.lr = 0.001".
 std::string label_of(const std::string& key, const std::string& value);
 std::string label_of(const std::map<std::string, std::string>& values);

@@ -68,7 +68,10 @@ std::string lines_script(const Axes& axes, const std::vector<Series>& series) {
   script += fmt::format("set xlabel {}\nset ylabel {}\n", gnuplot_text(axes.x), gnuplot_text(axes.y));
   if (axes.is_log_x) script += "set logscale x\n";
   if (!axes.tics.empty()) script += "set xtics (" + axes.tics + ")\n";
-  if (xs.size() == 1) script += fmt::format("set xrange [{}:{}]\n", 0.5 * *xs.begin(), 2.0 * *xs.begin());
+  if (xs.size() == 1 && axes.is_log_x)
+    script += fmt::format("set xrange [{}:{}]\n", 0.5 * *xs.begin(), 2.0 * *xs.begin());
+  if (xs.size() == 1 && !axes.is_log_x)
+    script += fmt::format("set xrange [{}:{}]\n", *xs.begin() - 1.0, *xs.begin() + 1.0);
   if (ys.size() == 1) script += fmt::format("set yrange [{}:{}]\n", *ys.begin() - 1.0, *ys.begin() + 1.0);
   script += ys.size() == 1 ? "" : axes.from_zero ? "set yrange [0:*]\n" : "set offsets 0, 0, graph 0.05, graph 0.05\n";
   return script + plot + "\n";
@@ -198,7 +201,7 @@ class Figures {
     std::vector<Series> rates, seconds;
     const double limit =
         3.0 *
-        std::stod(maps.empty() || maps[0]->columns.size() < 2 ? "1" : maps[0]->columns[maps[0]->columns.size() - 2]);
+        number_of(maps.empty() || maps[0]->columns.size() < 2 ? "1" : maps[0]->columns[maps[0]->columns.size() - 2]);
     std::string tics;
     for (const Map* map : maps) {
       for (std::size_t row = 0; row < map->cells.size(); ++row) {
@@ -207,7 +210,7 @@ class Figures {
         Series communication = rate;
         tics.clear();
         for (std::size_t i = 0; i < map->columns.size(); ++i) {
-          const double value = std::stod(map->columns[i]);
+          const double value = number_of(map->columns[i]);
           const double x = value > 0.0 ? value : limit;
           tics += fmt::format("{}'{}' {}", tics.empty() ? "" : ", ", value > 0.0 ? map->columns[i] : "no limit", x);
           const Measured& cell = map->cells[row][i];
@@ -277,7 +280,7 @@ class Figures {
     const Axis* ranks = study_.axis("ranks");
     if (ranks == nullptr || ranks->values.size() < 2) return;
     std::vector<std::string> counts = ranks->values;
-    std::sort(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return std::stod(a) < std::stod(b); });
+    std::sort(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return number_of(a) < number_of(b); });
     std::vector<Series> lines;
     for (auto values : combinations(study_, {"ranks"})) {
       if (const auto link = values.find("comm.throttle_gbit"); link != values.end() && link->second != "0") continue;
@@ -287,9 +290,9 @@ class Figures {
         values["ranks"] = count;
         const Measured cell = measured(study_, values);
         if (cell.runs == 0) continue;
-        const double now = cell.rate / std::stod(count);
+        const double now = cell.rate / number_of(count);
         if (std::isnan(per_rank)) per_rank = now;
-        line.points.push_back({std::stod(count), 100.0 * now / per_rank});
+        line.points.push_back({number_of(count), 100.0 * now / per_rank});
       }
       if (line.points.size() > 1 && lines.size() < kMostLines) lines.push_back(std::move(line));
     }

@@ -47,14 +47,15 @@ Report write_report(const std::vector<std::string>& paths, const std::string& ou
   prepare_folder(folder);
   const Findings findings = analyze(study);
   std::vector<Figure> figures = figures_of(study, findings);
+  const std::string page = folder + "/" + kPage;
+  io::write_whole_file(page, page_of(study, findings, {}, ""));  // marks the folder, should this process be killed
   std::string note;
   try {
     draw(figures, folder);
   } catch (const Error& problem) {
-    if (problem.failure() != Failure::deck) throw;
+    if (problem.failure() == Failure::write) throw;
     note = std::string("Without figures: ") + problem.what();
   }
-  const std::string page = folder + "/" + kPage;
   io::write_whole_file(page, page_of(study, findings, figures, note));
   nlohmann::ordered_json facts = findings.facts;
   facts["page"] = page;

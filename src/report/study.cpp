@@ -56,7 +56,7 @@ void read_end(const std::string& folder, Case& one) {
 Study read_sweep(const std::string& folder) {
   const std::string path = folder + "/" + kSweepFile;
   const Json sweep = read_json(path);
-  if (!sweep.is_object() || sweep.value("kozero_sweep", 0) != 1 || !sweep.contains("cases") || !sweep.contains("axes"))
+  if (!sweep.is_object() || member(sweep, "kozero_sweep") != "1" || !sweep.contains("cases") || !sweep.contains("axes"))
     throw Error(Failure::input, path + ": damaged, or of another version; accepted: what `kozero sweep` writes");
   Study study{member(sweep, "name"), member(sweep, "command"), member(sweep, "started"), {}, true, {}, {}};
   try {
@@ -76,7 +76,6 @@ Study read_sweep(const std::string& folder) {
       read_end(place, one);
       if (io::holds_run(one.folder)) one.run = read_run(one.folder, points);
       const Json plan = planned.value("planned", Json::object());
-      if (plan.contains("step_s") && plan["step_s"].is_number()) one.planned_step_s = plan["step_s"].get<double>();
       if (plan.contains("bytes_per_rank") && plan["bytes_per_rank"].is_number())
         one.run.planned_bytes = plan["bytes_per_rank"].get<double>();
       study.cases.push_back(std::move(one));
@@ -135,7 +134,9 @@ Case read_single(const std::string& path, std::size_t runs) {
   one.folder = folder;
   one.run = read_run(folder, points_for(runs));
   one.state = state_of(one.run);
-  one.why = one.run.killed ? "its process is gone, and its status says running" : one.run.status.why;
+  one.why = one.run.killed                 ? "its process is gone, and its status says running"
+            : one.run.status.state.empty() ? "no status is known"
+                                           : one.run.status.why;
   return one;
 }
 

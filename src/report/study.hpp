@@ -26,7 +26,6 @@ struct Case {
   std::map<std::string, std::string> values;  ///< by axis
   std::string state;                          ///< done | failed | running | not run
   std::string why;
-  double planned_step_s = kNone;
   RunData run;  ///< without rows if it has not run
 
   [[nodiscard]] std::string value(const std::string& axis) const;

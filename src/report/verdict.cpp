@@ -88,7 +88,8 @@ std::string run_in_words(const Case& one) {
   if (run.rows == 0) return fmt::format("The run has no step yet{}.", one.why.empty() ? "" : ": " + one.why);
   const std::string steps = run.value("run.steps");
   const std::string of = steps.empty() ? "" : " of " + steps;
-  std::string text = one.state == "done"      ? "The run finished"
+  std::string text = run.status.state.empty() ? "The run's metrics end"
+                     : one.state == "done"    ? "The run finished"
                      : one.state == "running" ? "The run is going on"
                      : one.state == "failed"  ? "The run failed"
                                               : "The run is " + one.state;

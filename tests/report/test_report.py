@@ -240,12 +240,20 @@ def bad_input(cases):
     (folder / "foreign/index.html").write_text("mine")
     cases.expect("other files" in cases.kozero("report", "nan", "--out", "foreign", status=4), "a foreign folder")
     cases.expect((folder / "foreign/index.html").read_text() == "mine" and len(list((folder / "foreign").iterdir())) == 1, "foreign files")
-    for text in ("{", '{"kozero_sweep":2}', '{"kozero_sweep":1,"axes":[],"cases":[{}]}', '{"kozero_sweep":1,"axes":[],"cases":[]}'):
+    for text in ("{", '{"kozero_sweep":2}', '{"kozero_sweep":"x","axes":[],"cases":[]}', '{"kozero_sweep":1,"axes":[],"cases":[{}]}', '{"kozero_sweep":1,"axes":[],"cases":[]}'):
         shutil.rmtree(folder / "sweep", ignore_errors=True)
         (folder / "sweep").mkdir()
         (folder / "sweep/sweep.json").write_text(text)
         said = cases.kozero("report", "sweep", status=3)
         cases.expect("sweep.json" in said and len(said.splitlines()) == 1 and not (folder / "sweep/report").exists(), f"{text}: {said}")
+    (folder / "few").mkdir()
+    (folder / "few/metrics.jsonl").write_text('{"step":1,"loss":3}\n{"step":2,"loss":2}\n')
+    facts, _ = cases.report("few")
+    cases.expect(facts["step"] == 2 and facts["loss"] == 2, f"{facts}")
+    cases.expect(facts["verdict"].startswith("The run's metrics end at step 2 (no status is known)."), facts["verdict"])
+    words = [{"key": "ranks", "values": ["a", "b"]}, {"key": "zero.stage", "values": [1, 2]}, {"key": "comm.throttle_gbit", "values": ["x", 0]}]
+    write_sweep(folder / "words", words, [({"ranks": "a", "zero.stage": i, "comm.throttle_gbit": "x"}, 0.1, LOSSES, 1) for i in (1, 2)])
+    cases.report("words")
     write_run(folder / "bare", [row(1, 3.0), row(2, 2.0)])
     facts, page = cases.report("bare", PATH=str(folder / "empty"))
     cases.expect(facts["figures"] == [] and "gnuplot" in page.text, "without gnuplot")

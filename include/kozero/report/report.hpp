@@ -18,7 +18,8 @@ struct Report {
 
 /// Writes the report of run folders, or of one sweep's folder. `out`: its folder; "": `report` in the run's or sweep's
 /// folder, or in the current one for several runs. A folder that holds other files than a report's is left alone:
-/// Error(write). Throws Error(input) if a path is neither a run nor a sweep. Without gnuplot the page has no figures.
+/// Error(write). Throws Error(input) if a path is neither a run nor a sweep. If gnuplot is missing or fails, the
+/// page has no figures, and says so.
 Report write_report(const std::vector<std::string>& paths, const std::string& out);
 
 }  // namespace kozero::report
