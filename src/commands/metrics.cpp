@@ -133,7 +133,7 @@ void metrics(const distributed::Environment& environment, const Arguments& argum
   std::int64_t most = 20;
   parser.add("run", path).required();
   parser.add_flag("--csv", as_csv, "all steps and all numbers as CSV: one column each, named as in metrics.jsonl");
-  parser.add("--last", most, "newest steps to print (default: 20)").type_name("N");
+  parser.add("--last", most, "newest steps to print (default: 20)").type_name("N").positive();
   parser.parse(arguments);
   if (environment.rank() != 0) return;
   const std::string file = metrics_of(path);

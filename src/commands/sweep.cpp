@@ -281,8 +281,10 @@ void Sweep::end_case(std::size_t i, const ProcessEnd& end, const std::string& co
   const SweepCase& one = cases_[i];
   // A run that its time ends is complete: that is what run.max_minutes asks for.
   const bool in_time = end.status == kPreempted && one.deck.run.max_minutes > 0.0;
-  CaseRecord record{end.status == 0 || in_time, end.status, end.seconds, ""};
+  const bool is_finished = io::status_of_run(one.run_folder()).state == "finished";
+  CaseRecord record{(end.status == 0 && is_finished) || in_time, end.status, end.seconds, ""};
   if (!record.is_done) record.why = io::printable_line(reason_in(one.folder + "/" + kOutputFile));
+  if (end.status == 0 && !is_finished) record.why = "its process ended with status 0, and its run is not finished";
   write_record(one, record, command, start);
   records_[i] = record;
   ran_s_ += end.seconds;

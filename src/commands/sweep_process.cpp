@@ -87,7 +87,7 @@ pid_t started(const std::vector<std::string>& words, int output, const std::stri
 
 int status_of(int from_wait) { return WIFEXITED(from_wait) ? WEXITSTATUS(from_wait) : 128 + WTERMSIG(from_wait); }
 
-/// A file's first number; nullopt if there is none.
+/// A file's first number; `otherwise` if there is none.
 int number_in(const std::string& path, int otherwise) {
   std::ifstream file(path);
   int number = 0;
@@ -126,6 +126,7 @@ StopSignals::StopSignals() {
     ::sigaction(signal, nullptr, &now);
     if (now.sa_handler != SIG_IGN) sigaddset(&set_, signal);
   }
+  ::signal(SIGCHLD, SIG_DFL);  // if it was inherited as ignored, no process could be waited for
   ::pthread_sigmask(SIG_BLOCK, &set_, nullptr);
 }
 
@@ -145,7 +146,10 @@ ProcessEnd run_process(const std::vector<std::string>& words, const std::string&
   const auto start = Clock::now();
   const pid_t process = started(words, printed.number(), status_file);
   int from_wait = 0;
-  while (::waitpid(process, &from_wait, WNOHANG) != process) {
+  for (pid_t ended = 0; ended != process;) {
+    ended = ::waitpid(process, &from_wait, WNOHANG);
+    if (ended == process) break;
+    if (ended < 0 && errno != EINTR) throw Error(Failure::internal, words[0] + ": cannot wait: " + io::errno_text());
     const int signal = signals.wait();
     // MPICH's launcher dies of SIGHUP.
     if (signal != 0) ::kill(process, signal == SIGHUP ? SIGTERM : signal);

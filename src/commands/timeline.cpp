@@ -142,7 +142,9 @@ fs::path folder_of(const std::string& path) {
   fs::path newest = path;
   if (io::is_folder(timelines.string())) {
     newest.clear();
-    for (const auto& entry : fs::directory_iterator(timelines)) newest = std::max(newest, entry.path());
+    for (const auto& entry : fs::directory_iterator(timelines)) {
+      if (io::is_there((entry.path() / "rank_0.json").string())) newest = std::max(newest, entry.path());
+    }
   }
   if (!newest.empty() && io::is_there((newest / "rank_0.json").string())) return newest;
   const bool is_run = io::holds_run(path);
@@ -266,7 +268,7 @@ void timeline(const distributed::Environment& environment, const Arguments& argu
   std::int64_t most = 15;
   JsonOutput json;
   parser.add("run", path).required();
-  parser.add("--top", most, "operations to print (default: 15)").type_name("N");
+  parser.add("--top", most, "operations to print (default: 15)").type_name("N").positive();
   json.add_to(parser);
   parser.parse(arguments);
   if (environment.rank() != 0) return;

@@ -259,7 +259,9 @@ Pending StagedCommunicator::start_all_gather(const void* shard, void* full, cons
 }
 
 SimulatedLink::Clock::time_point SimulatedLink::transfer(double bytes, Clock::time_point start) {
-  const double seconds = 1e-6 * latency_us_ + (gbit_ > 0.0 ? 8.0 * bytes / (1e9 * gbit_) : 0.0);
+  constexpr double kLongest = 1e6;  // more does not fit the clock, and nobody waits for it
+  const double sending = gbit_ > 0.0 ? 8.0 * bytes / (1e9 * gbit_) : 0.0;
+  const double seconds = std::min(kLongest, 1e-6 * latency_us_ + sending);
   free_at_ = std::max(free_at_, start) + std::chrono::round<Clock::duration>(std::chrono::duration<double>(seconds));
   return free_at_;
 }

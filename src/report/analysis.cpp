@@ -182,6 +182,15 @@ std::string loss_key(const RunData& run) {
                          name == "run.products";
     if (decides && kNoMatter.count(name) == 0) key += name + "=" + value + "\n";
   }
+  const auto is = [&](const char* name, const char* value) {
+    const auto found = run.deck.find(name);
+    return found != run.deck.end() && plain_value(found->second) == value;
+  };
+  const bool has_own_order = (is("comm.backend", "ring") || is("comm.backend", "nccl")) && !is("comm.exact", "true");
+  const bool batch_follows_ranks = run.deck.count("train.accumulate") != 0 && !is("train.accumulate", "none");
+  if (has_own_order || batch_follows_ranks || is("zero.accumulation", "local")) {
+    key += fmt::format("on {} ranks, by {}\n", run.ranks, has_own_order ? run.deck.at("comm.backend") : "any order");
+  }
   return key;
 }
 

@@ -10,6 +10,7 @@
 
 #include <kozero/report/gnuplot.hpp>
 #include "io/posix/file.hpp"
+#include "io/posix/readable.hpp"
 #include "src/report/figures.hpp"
 
 namespace kozero::report {
@@ -94,7 +95,7 @@ std::string bars_script(const std::string& x, const std::string& y, const std::v
   std::string script = "$bars << end_of_data\n";
   bool has_marks = false;
   for (const Bar& bar : bars) {
-    script += '"' + replaced(replaced(bar.name, "\\", "/"), "\"", "'") + '"';
+    script += '"' + replaced(replaced(io::printable_line(bar.name), "\\", "/"), "\"", "'") + '"';
     for (const auto& name : names) {
       const auto part =
           std::find_if(bar.parts.begin(), bar.parts.end(), [&](const auto& p) { return p.first == name; });
@@ -212,7 +213,8 @@ class Figures {
         for (std::size_t i = 0; i < map->columns.size(); ++i) {
           const double value = number_of(map->columns[i]);
           const double x = value > 0.0 ? value : limit;
-          tics += fmt::format("{}'{}' {}", tics.empty() ? "" : ", ", value > 0.0 ? map->columns[i] : "no limit", x);
+          const std::string label = value > 0.0 ? fmt::format("{:g}", value) : "no limit";
+          tics += fmt::format("{}'{}' {}", tics.empty() ? "" : ", ", label, x);
           const Measured& cell = map->cells[row][i];
           if (cell.runs == 0) continue;
           rate.points.push_back({x, cell.rate});
@@ -297,7 +299,7 @@ class Figures {
       if (line.points.size() > 1 && lines.size() < kMostLines) lines.push_back(std::move(line));
     }
     std::string tics;
-    for (const auto& count : counts) tics += fmt::format("{}{}", tics.empty() ? "" : ", ", count);
+    for (const auto& count : counts) tics += fmt::format("{}{:g}", tics.empty() ? "" : ", ", number_of(count));
     add("scaling", "scaling", "Scaling efficiency",
         "Tokens per second and rank, in percent of those of the smallest number of ranks.",
         lines_script({"ranks", "%", false, true, true, tics}, lines));

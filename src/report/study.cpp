@@ -53,51 +53,12 @@ void read_end(const std::string& folder, Case& one) {
   }
 }
 
-Study read_sweep(const std::string& folder) {
-  const std::string path = folder + "/" + kSweepFile;
-  const Json sweep = read_json(path);
-  if (!sweep.is_object() || member(sweep, "kozero_sweep") != "1" || !sweep.contains("cases") || !sweep.contains("axes"))
-    throw Error(Failure::input, path + ": damaged, or of another version; accepted: what `kozero sweep` writes");
-  Study study{member(sweep, "name"), member(sweep, "command"), member(sweep, "started"), {}, true, {}, {}};
-  try {
-    const Json program = sweep.value("program", Json::object());
-    for (const auto& [key, fact] : program.items()) study.program[key] = text_of(fact);
-    for (const Json& axis : sweep["axes"]) {
-      study.axes.push_back({axis.at("key").get<std::string>(), {}});
-      for (const Json& value : axis.at("values")) study.axes.back().values.push_back(text_of(value));
-    }
-    const std::size_t points = points_for(std::max<std::size_t>(sweep["cases"].size(), 1));
-    for (const Json& planned : sweep["cases"]) {
-      const std::string place = folder + "/" + planned.at("folder").get<std::string>();
-      Case one;
-      one.name = member(planned, "name");
-      one.folder = place + "/run";
-      for (const auto& [key, value] : planned.at("values").items()) one.values[key] = text_of(value);
-      read_end(place, one);
-      if (io::holds_run(one.folder)) one.run = read_run(one.folder, points);
-      const Json plan = planned.value("planned", Json::object());
-      if (plan.contains("bytes_per_rank") && plan["bytes_per_rank"].is_number())
-        one.run.planned_bytes = plan["bytes_per_rank"].get<double>();
-      study.cases.push_back(std::move(one));
-    }
-  } catch (const Json::exception& problem) {
-    throw Error(Failure::input, fmt::format("{}: damaged: {}", path, problem.what()));
-  }
-  if (study.cases.empty()) throw Error(Failure::input, path + ": the sweep has no case");
-  return study;
-}
-
-std::string state_of(const RunData& run) {
-  if (run.killed) return "failed";
-  if (run.status.state == "finished" || (run.status.state.empty() && run.rows > 0)) return "done";
-  return run.status.state.empty() ? "not run" : run.status.state;
-}
-
 /// Keys in which the decks differ: those that matter first, others in alphabetical order.
 void find_axes(Study& study) {
   static const std::set<std::string> kOfPlace = {"run.dir", "run.ranks", "run.threads", "log.every", "data.cache"};
   std::map<std::string, std::set<std::string>> found;
   for (auto& one : study.cases) {
+    if (study.is_sweep && one.run.deck.empty()) continue;  // it has not run
     one.values["ranks"] = fmt::format("{}", one.run.ranks);
     found["ranks"].insert(one.values["ranks"]);
     for (const auto& [key, text] : one.run.deck) {
@@ -117,6 +78,56 @@ void find_axes(Study& study) {
   }
   std::reverse(study.axes.begin(), study.axes.end());  // zero.stage, ranks, comm.throttle_gbit
   study.axes.insert(study.axes.end(), others.begin(), others.end());
+}
+
+Study read_sweep(const std::string& folder) {
+  const std::string path = folder + "/" + kSweepFile;
+  const Json sweep = read_json(path);
+  if (!sweep.is_object() || member(sweep, "kozero_sweep") != "1" || !sweep.contains("cases") || !sweep.contains("axes"))
+    throw Error(Failure::input, path + ": damaged, or of another version; accepted: what `kozero sweep` writes");
+  Study study{member(sweep, "name"), member(sweep, "command"), member(sweep, "started"), {}, true, {}, {}};
+  try {
+    const Json program = sweep.value("program", Json::object());
+    for (const auto& [key, fact] : program.items()) study.program[key] = text_of(fact);
+    bool has_tables = false;
+    for (const Json& axis : sweep["axes"]) {
+      study.axes.push_back({axis.at("key").get<std::string>(), {}});
+      for (const Json& value : axis.at("values")) {
+        study.axes.back().values.push_back(text_of(value));
+        has_tables = has_tables || value.is_object();
+      }
+    }
+    const std::size_t points = points_for(std::max<std::size_t>(sweep["cases"].size(), 1));
+    for (const Json& planned : sweep["cases"]) {
+      const std::string place = folder + "/" + planned.at("folder").get<std::string>();
+      Case one;
+      one.name = member(planned, "name");
+      one.folder = place + "/run";
+      for (const auto& [key, value] : planned.at("values").items()) one.values[key] = text_of(value);
+      read_end(place, one);
+      if (io::holds_run(one.folder)) one.run = read_run(one.folder, points);
+      if (one.state == "running" && one.run.killed) one.state = "failed";
+      const Json plan = planned.value("planned", Json::object());
+      if (plan.contains("bytes_per_rank") && plan["bytes_per_rank"].is_number())
+        one.run.planned_bytes = plan["bytes_per_rank"].get<double>();
+      study.cases.push_back(std::move(one));
+    }
+    if (has_tables) {  // a table's name is no axis, the keys in it are
+      study.axes.clear();
+      find_axes(study);
+    }
+  } catch (const Json::exception& problem) {
+    throw Error(Failure::input, fmt::format("{}: damaged: {}", path, problem.what()));
+  }
+  if (study.cases.empty()) throw Error(Failure::input, path + ": the sweep has no case");
+  return study;
+}
+
+std::string state_of(const RunData& run) {
+  if (run.killed) return "failed";
+  const bool in_time = run.status.state == "preempted" && run.status.why.find("run.max_minutes") != std::string::npos;
+  if (run.status.state == "finished" || in_time || (run.status.state.empty() && run.rows > 0)) return "done";
+  return run.status.state.empty() ? "not run" : run.status.state;
 }
 
 Case read_single(const std::string& path, std::size_t runs) {

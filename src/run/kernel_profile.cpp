@@ -81,6 +81,8 @@ KernelProfile::~KernelProfile() {
 void KernelProfile::start(std::size_t most) {
   Device().fence("kozero::KernelProfile::start");
   thread_ = std::this_thread::get_id();
+  depth_ = waiting_ = 0;
+  skips_ = false;
   most_ = most;
   first_ = marks_.set();
   record_.begin = Event::Clock::now();
@@ -89,6 +91,7 @@ void KernelProfile::start(std::size_t most) {
 
 KernelProfile::Record KernelProfile::stop() {
   recording_ = false;
+  if (depth_ > 0 && !skips_) marked_.back().end = marks_.set();  // within a region
   Device().fence("kozero::KernelProfile::stop");
   for (const Marked& each : std::exchange(marked_, {})) {
     record_.intervals.push_back({each.name, marks_.seconds(first_, each.begin), marks_.seconds(first_, each.end)});

@@ -173,7 +173,10 @@ void Timeline::begin(std::int64_t step, std::int64_t number) {
     first_ = step;
     folder_ = io::checkpoint_folder(folder_ + "/timeline", step);
     std::error_code problem;  // a rank that cannot write its file says so
-    if (control_.rank() == 0) std::filesystem::create_directories(folder_, problem);
+    if (control_.rank() == 0) {
+      std::filesystem::remove_all(folder_, problem);  // of the same step, before a resume on more ranks
+      std::filesystem::create_directories(folder_, problem);
+    }
     control_.barrier();
     zero_ = Clock::now();
     if (profile_ != nullptr) {

@@ -104,6 +104,7 @@ RunSummary TrainingRun::execute() {
     return run_log_.summary();
   } catch (const Error& error) {
     run_.fail(error);
+    timeline_.finish();
     throw;
   } catch (const std::bad_alloc&) {
     run_.fail(Error(Failure::internal, kMemoryExhausted));

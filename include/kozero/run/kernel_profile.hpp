@@ -4,6 +4,7 @@
 // wait. The profile sets time stamps on the kernels' stream and adds no wait, so steps run as they normally do.
 //   KernelProfile profile;  ... Kokkos starts ...  profile.start(); steps; profile.stop()
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <thread>
@@ -58,8 +59,8 @@ class KernelProfile {
   Record record_;
   std::size_t first_ = 0, most_ = 0;
   std::thread::id thread_;
-  bool recording_ = false;
-  bool skips_ = false;  // the outermost region is beyond the most
+  std::atomic<bool> recording_ = false;  // threads of other work look at it
+  bool skips_ = false;                   // the outermost region is beyond the most
   int depth_ = 0;
   int waiting_ = 0;
 };
