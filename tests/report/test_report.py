@@ -276,10 +276,29 @@ def long_run(cases):
         cases.expect("80" in page.split('id="loss_steps-title"')[1].split("</svg>")[0], "no outlier in the curve")
 
 
+def foreign_values(cases):
+    """Values of a folder from elsewhere are text for gnuplot, never commands. Batches that follow the ranks are not compared."""
+    trap = f"system('touch {cases.folder}/ran')"
+    for number, value in enumerate((f"x\nend_of_data\n{trap}\n", f"1' 1); {trap} ; set xtics ('1", f"'.{trap}.'", f"`touch {cases.folder}/ran`")):
+        axes = [{"key": "zero.stage", "values": [0, 1]}, {"key": "comm.throttle_gbit", "values": [0, value]}, {"key": "ranks", "values": [2, value]}]
+        write_sweep(cases.folder / f"foreign{number}", axes, [({"zero.stage": stage, "comm.throttle_gbit": link, "ranks": ranks}, 0.1, LOSSES, 1)
+                                                              for stage in (0, 1) for link in (0, value) for ranks in (2, value)])
+        for deck in (cases.folder / f"foreign{number}").rglob("deck.toml"):
+            deck.write_text(deck.read_text().replace(value, json.dumps(value)))
+        cases.report(f"foreign{number}")
+        cases.expect(not (cases.folder / "ran").exists(), f"gnuplot ran a command in {value!r}")
+    for ranks in (1, 2):
+        write_run(cases.folder / f"batch{ranks}", [row(i + 1, loss + ranks) for i, loss in enumerate(LOSSES)], {"train.accumulate": 2})
+        deck = cases.folder / f"batch{ranks}/deck.toml"
+        deck.write_text(deck.read_text().replace("# ranks        2", f"# ranks        {ranks}"))
+    facts, _ = cases.report("batch1", "batch2", "--out", "batches")
+    cases.expect(facts["losses"] == [], f"{facts['losses']}")
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         cases = Cases(*sys.argv[1:4], pathlib.Path(name))
-        for case in (fastest, slow_links, losses, real_runs, bad_input, long_run):
+        for case in (fastest, slow_links, losses, real_runs, bad_input, foreign_values, long_run):
             before = cases.wrong
             case(cases)
             print(f"{case.__name__}: {cases.wrong - before} wrong")
