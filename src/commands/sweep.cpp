@@ -68,7 +68,7 @@ struct Order {
     parser.add("matrix", matrix).required();
     parser.add("overrides", overrides, "changes a key in all cases, or sweep.dir and the like");
     parser.add_flag("--dry-run", dry_run, "print the cases with planned memory and time, and run none");
-    auto pattern = parser.add("--only", only, "run the cases whose name has this part; * stands for any text");
+    auto pattern = parser.add("--only", only, "run the cases whose name has this part, a pattern of the shell");
     pattern.type_name("PATTERN");
     parser.add("--case", number, "run case K of the list that --dry-run prints")
         .type_name("K")
