@@ -84,8 +84,18 @@ void KernelProfile::start(std::size_t most) {
   depth_ = waiting_ = 0;
   skips_ = false;
   most_ = most;
-  first_ = marks_.set();
-  record_.begin = Event::Clock::now();
+  // A mark does not say its time. It is set just after the reading before it; of some tries the shortest one counts.
+  // So a kernel never seems to end after the call that waited for it.
+  auto shortest = Event::Clock::duration::max();
+  for (int i = 0; i < 10; ++i) {
+    const auto before = Event::Clock::now();
+    const std::size_t mark = marks_.set();
+    const auto duration = Event::Clock::now() - before;
+    if (duration >= shortest) continue;
+    shortest = duration;
+    first_ = mark;
+    record_.begin = before;
+  }
   recording_ = true;
 }
 

@@ -156,11 +156,11 @@ void write_kernels(Writer& to, const KernelProfile::Record& kernels) {
 }  // namespace
 
 Timeline::Timeline(const io::LogKeys& keys, const distributed::Communicator& data, distributed::Communicator& control,
-                   std::string folder, KernelProfile* profile)
+                   std::shared_ptr<const io::HeldFolder> run, KernelProfile* profile)
     : keys_(keys),
       data_(data),
       control_(control),
-      folder_(std::move(folder)),
+      run_(std::move(run)),
       profile_(profile),
       is_over_(keys.timeline == "none") {}
 
@@ -171,11 +171,11 @@ void Timeline::begin(std::int64_t step, std::int64_t number) {
     if (step > keys_.timeline_from && number <= kSlowSteps) return;  // a resumed run
     began_ = true;
     first_ = step;
-    folder_ = io::checkpoint_folder(folder_ + "/timeline", step);
-    std::error_code problem;  // a rank that cannot write its file says so
     if (control_.rank() == 0) {
-      std::filesystem::remove_all(folder_, problem);  // of the same step, before a resume on more ranks
-      std::filesystem::create_directories(folder_, problem);
+      attempt([&] {
+        std::filesystem::remove_all(folder());  // of the same step, before a resume on fewer ranks
+        std::filesystem::create_directories(folder());
+      });
     }
     control_.barrier();
     zero_ = Clock::now();
@@ -199,11 +199,23 @@ void Timeline::finish() {
   if (profile_ == nullptr) return;
   const KernelProfile::Record kernels = profile_->stop();
   const EventRing::Kept kept = events().kept();
-  const std::string path = fmt::format("{}/rank_{}.json", folder_, data_.rank());
+  attempt([&] { io::write_whole_file(fmt::format("{}/rank_{}.json", folder(), data_.rank()), text(kept, kernels)); });
+}
+
+std::string Timeline::folder() const { return io::checkpoint_folder(run_->path() + "/timeline", first_); }
+
+template <class Action>
+void Timeline::attempt(const Action& action) const {
+  const auto tell = [&](const std::string& problem) {
+    distributed::print_notice(fmt::format("[rank {}] warning: log.timeline: {}", data_.rank(), problem));
+  };
   try {
-    io::write_whole_file(path, text(kept, kernels));
-  } catch (const Error& problem) {  // training goes on without it
-    distributed::print_notice(fmt::format("[rank {}] warning: log.timeline: {}", data_.rank(), problem.what()));
+    run_->require();
+    action();
+  } catch (const Error& problem) {
+    tell(run_->in_words(problem).what());
+  } catch (const std::filesystem::filesystem_error& problem) {
+    tell(run_->folder() + "/timeline: " + problem.code().message());
   }
 }
 

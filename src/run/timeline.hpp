@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // timeline.hpp: what each rank did in some steps of a run, as one trace file per rank (log.timeline).
-//   Timeline timeline(start, profile);   timeline.begin(step); a step; timeline.end(step);   timeline.finish()
+//   timeline.begin(step, number); a step; timeline.end(step);    ...    timeline.finish()
 //   RUN/timeline/step_000000003/rank_0.json
 // The files are in the Trace Event Format with the names and arguments of PyTorch's profiler, which Perfetto,
 // chrome://tracing and Holistic Trace Analysis read (docs/timeline.md). Times are microseconds since a barrier, so that
@@ -9,6 +9,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,14 +17,16 @@
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/run/kernel_profile.hpp>
 #include "io/deck/deck.hpp"
+#include "io/run/run_folder.hpp"
 
 namespace kozero::run {
 
 class Timeline {
  public:
-  /// Files go into `folder`, which all ranks can write. `profile`: nullptr if log.timeline records nothing here.
+  /// Files go into the run's folder, which all ranks can write. `profile`: nullptr if log.timeline records nothing
+  /// here.
   Timeline(const io::LogKeys& keys, const distributed::Communicator& data, distributed::Communicator& control,
-           std::string folder, KernelProfile* profile);
+           std::shared_ptr<const io::HeldFolder> run, KernelProfile* profile);
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
 
@@ -40,12 +43,17 @@ class Timeline {
     Event::Clock::time_point begin, end;
   };
 
+  /// The folder of the first recorded step.
+  [[nodiscard]] std::string folder() const;
+  /// A failure is a line on stderr, and training goes on without the timeline.
+  template <class Action>
+  void attempt(const Action& action) const;
   [[nodiscard]] std::string text(const EventRing::Kept& kept, const KernelProfile::Record& kernels) const;
 
   const io::LogKeys& keys_;
   const distributed::Communicator& data_;
   distributed::Communicator& control_;
-  std::string folder_;
+  std::shared_ptr<const io::HeldFolder> run_;
   KernelProfile* profile_;
   bool is_over_;        // nothing is recorded any more
   bool began_ = false;  // the first step to record has begun

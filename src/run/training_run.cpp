@@ -65,7 +65,8 @@ class TrainingRun {
       : start_(session, started),
         saving_(session, engine_, start_.log(), start_.held_folder()),
         run_log_(start_),
-        timeline_(deck_.log, *start_.on_ranks().mesh().all, start_.control_comm(), start_.folder(), started.profile) {}
+        timeline_(deck_.log, *start_.on_ranks().mesh().all, start_.control_comm(), start_.held_folder(),
+                  started.profile) {}
 
   /// Throws Error after reporting it, since the destruction of members may wait for a disk or a rank.
   RunSummary execute();

@@ -6,44 +6,36 @@ and in TensorBoard's event files.
 With --tensorboard, TensorBoard (a package of the Python that runs this file) reads the event files. Exit status 0: all as
 expected.
 """
-import argparse
 import csv
 import io
 import json
 import os
-import pathlib
 import pty
 import select
 import signal
 import struct
 import subprocess
 import sys
-import tempfile
 import time
+
+import cli_cases
 
 SMALL = ["model.layers=1", "model.dim=32", "model.heads=2", "model.seq=32", "train.global_batch=8", "train.micro_batch=2",
          "train.eval_every=2", "optim.warmup_steps=0", "optim.schedule=constant", "log.every=1000"]
 
 
-class Cases:
+class Cases(cli_cases.Cases):
     def __init__(self, options, folder):
-        self.options = options
-        self.folder = folder
-        self.wrong = 0
+        super().__init__(options, folder)
+        self.train("run.steps=6", "checkpoint.every=4", "checkpoint.keep=2", "log.tensorboard=true", ranks=2)
+        self.train("run.steps=8", "checkpoint.every=4", "log.tensorboard=true", "checkpoint.resume=run/step_000000004")
 
-    def expect(self, right, text):
-        if not right:
-            self.wrong += 1
-            print("FAILED:", text)
-
-    def kozero(self, *arguments, ranks=1, status=0):
-        launcher = [*self.options.mpiexec.split(), "-n", str(ranks)] if ranks > 1 else []
-        done = subprocess.run([*launcher, self.options.kozero, *arguments], cwd=self.folder, capture_output=True, text=True, check=False)
-        self.expect(done.returncode == status, f"{arguments}: status {done.returncode}, not {status}\n{done.stdout}{done.stderr}")
-        return done.stdout if status == 0 else done.stderr
+    def said(self, *arguments, ranks=1, status=0):
+        """Standard output, or of an expected error standard error."""
+        return self.kozero(*arguments, ranks=ranks, status=status)[0 if status == 0 else 1]
 
     def train(self, *keys, ranks=1):
-        return self.kozero("train", self.options.deck, *SMALL, "run.dir=run", *keys, ranks=ranks)
+        return self.said("train", self.options.deck, *SMALL, "run.dir=run", *keys, ranks=ranks)
 
     def rows(self):
         return [json.loads(line) for line in (self.folder / "run/metrics.jsonl").read_text().splitlines()]
@@ -59,7 +51,7 @@ def flat(row):
 
 def as_csv(cases):
     """Every number of every row, in round-trip digits; columns of later rows too; incomplete lines are skipped."""
-    table = list(csv.reader(io.StringIO(cases.kozero("metrics", "run", "--csv"))))
+    table = list(csv.reader(io.StringIO(cases.said("metrics", "run", "--csv"))))
     rows = [flat(row) for row in cases.rows()]
     cases.expect(table[0] == list(rows[0]), f"columns {table[0]}, not {list(rows[0])}")
     cases.expect(len(table) == len(rows) + 1, f"{len(table)} lines for {len(rows)} rows")
@@ -68,8 +60,8 @@ def as_csv(cases):
         cases.expect(numbers == row, f"{numbers} is not {row}")
     other = cases.folder / "other.jsonl"
     other.write_text('{"step":1,"loss":NaN}\n{"step":1,"loss":2.5,"seconds":{"a":1}}\n{"step":2,"loss":null,"more":3}\n{"step":3,"lo')
-    cases.expect(cases.kozero("metrics", "other.jsonl", "--csv") == "step,loss,seconds.a,more\n1,2.5,1,\n2,,,3\n", "another file")
-    said = cases.kozero("metrics", "run", "--last", "2").splitlines()
+    cases.expect(cases.said("metrics", "other.jsonl", "--csv") == "step,loss,seconds.a,more\n1,2.5,1,\n2,,,3\n", "another file")
+    said = cases.said("metrics", "run", "--last", "2").splitlines()
     cases.expect(len(said) == 3 and said[2].split()[:2] == [str(rows[-1]["step"]), f"{rows[-1]['loss']:.4f}"], f"{said}")
 
 
@@ -155,7 +147,7 @@ def in_tensorboard(cases):
 
 def on_a_screen(cases):
     """A finished run once; a running one in a terminal of 80 columns until q, which leaves its files as they are."""
-    said = cases.kozero("watch", "run").splitlines()
+    said = cases.said("watch", "run").splitlines()
     row = cases.rows()[-1]
     cases.expect(said[0] == "run: finished" and f"step         {row['step']} of {row['step']}, 100 %" in said, f"{said}")
     cases.expect(any(line.startswith(f"loss         {row['loss']:.4f}, validation ") for line in said), f"{said}")
@@ -184,7 +176,7 @@ def on_a_screen(cases):
     finally:
         job.send_signal(signal.SIGKILL)
         job.wait()
-    said = cases.kozero("watch", "long")
+    said = cases.said("watch", "long")
     cases.expect("rank 0 (process " in said and "is gone" in said, said)
 
 
@@ -192,26 +184,10 @@ def refusals(cases):
     for arguments, wanted in ((("watch", "absent"), "accepted is the folder of a run"), (("metrics", "absent"), "accepted is the folder of a run"),
                               (("metrics", "run/deck.toml"), "it has no complete row of metrics"),
                               (("metrics", "run/deck.toml", "--csv"), "it has no complete row of metrics")):
-        said = cases.kozero(*arguments, status=3)
+        said = cases.said(*arguments, status=3)
         cases.expect(wanted in said and said.count("\n") == 1, f"{arguments}: {said}")
-    cases.expect("0.1 to 3600" in cases.kozero("watch", "run", "--every", "0", status=2), "--every 0")
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("kozero", "mpiexec", "deck"):
-        parser.add_argument(name)
-    parser.add_argument("--tensorboard", action="store_true")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        cases = Cases(options, pathlib.Path(folder))
-        cases.train("run.steps=6", "checkpoint.every=4", "checkpoint.keep=2", "log.tensorboard=true", ranks=2)
-        cases.train("run.steps=8", "checkpoint.every=4", "log.tensorboard=true", "checkpoint.resume=run/step_000000004")
-        for case in [in_tensorboard] if options.tensorboard else [as_csv, in_event_files, on_a_screen, refusals]:
-            case(cases)
-    print("all as expected" if cases.wrong == 0 else f"{cases.wrong} were not as expected")
-    return cases.wrong > 0
+    cases.expect("0.1 to 3600" in cases.said("watch", "run", "--every", "0", status=2), "--every 0")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(cli_cases.main(__doc__, "tensorboard", Cases, [as_csv, in_event_files, on_a_screen, refusals], [in_tensorboard]))

@@ -5,42 +5,27 @@
 The numbers are computed again from the files, microsecond by microsecond. With --hta, Holistic Trace Analysis (a package
 of the Python that runs this file) loads a timeline, and its overlap must be the same. Exit status 0: all as expected.
 """
-import argparse
 import collections
 import json
-import pathlib
-import subprocess
 import sys
-import tempfile
+
+import cli_cases
 
 SMALL = ["model.layers=2", "model.dim=32", "model.heads=2", "model.seq=32", "train.global_batch=8", "train.micro_batch=2",
          "train.eval_every=4", "checkpoint.every=4", "optim.warmup_steps=0", "optim.schedule=constant", "log.every=1000"]
 
 
-class Cases:
-    def __init__(self, options, folder):
-        self.options = options
-        self.folder = folder
-        self.wrong = 0
-
-    def expect(self, right, text):
-        if not right:
-            self.wrong += 1
-            print("FAILED:", text)
-
-    def kozero(self, *arguments, ranks=1, status=0):
-        launcher = [*self.options.mpiexec.split(), "-n", str(ranks)] if ranks > 1 else []
-        done = subprocess.run([*launcher, self.options.kozero, *arguments], cwd=self.folder, capture_output=True, text=True, check=False)
-        self.expect(done.returncode == status, f"{arguments}: status {done.returncode}, not {status}\n{done.stdout}{done.stderr}")
-        return done.stdout + done.stderr
+class Cases(cli_cases.Cases):
+    def said(self, *arguments, **how):
+        return "".join(self.kozero(*arguments, **how))
 
     def train(self, name, *keys, ranks=2):
-        said = self.kozero("train", self.options.deck, *SMALL, f"run.dir={name}", *keys, ranks=ranks)
+        said = self.said("train", self.options.deck, *SMALL, f"run.dir={name}", *keys, ranks=ranks)
         rows = [json.loads(line) for line in (self.folder / name / "metrics.jsonl").read_text().splitlines()]
         return said, [(row["loss"], row["grad_norm"]) for row in rows]
 
     def summary(self, path):
-        return json.loads(next(line for line in self.kozero("timeline", path, "--json").splitlines() if line.startswith("{")))
+        return json.loads(next(line for line in self.said("timeline", path, "--json").splitlines() if line.startswith("{")))
 
     def read(self, name, step, rank):
         return json.loads((self.folder / name / "timeline" / f"step_{step:09}" / f"rank_{rank}.json").read_text())
@@ -117,10 +102,26 @@ def recorded(cases):
             cases.expect(started == names[f"ncclKernel {collective} (shm)"] > 4, f"{collective}: {names}")
             cases.expect(names[f"wait for {collective}"] >= started, f"waits for {collective}: {names}")
         cases.expect(any(name.startswith("kozero::matmul") for name in names), f"no product: {names}")
-    table = cases.kozero("timeline", "run", "--top", "1")
+    table = cases.said("timeline", "run", "--top", "1")
     slowest = max(summary["ranks"], key=lambda row: row["kernels_us"])
     cases.expect(f"slowest      rank {slowest['rank']} on " in table, table)
     cases.expect(table.count("kozero::") == 1 and summary["operations"][0]["operation"] in table, table)
+
+
+def made(cases):
+    """A file with kernels that run during calls, as on a GPU."""
+    def event(category, name, begin, end, **arguments):
+        return {"ph": "X", "cat": category, "name": name, "pid": 0, "tid": 1, "ts": begin, "dur": end - begin, "args": arguments}
+    events = [event("user_annotation", "ProfilerStep#7", 0, 40), event("kernel", "kozero::a", 0, 10), event("kernel", "kozero::b", 18, 30),
+              event("kernel", "ncclKernel x", 5, 20, **{"Collective name": "x"}), event("kernel", "ncclKernel x", 15, 25, **{"Collective name": "x"}),
+              event("cpu_op", "wait for x", 8, 22), event("cpu_op", "part of a call", 9, 12)]
+    (cases.folder / "made").mkdir()
+    (cases.folder / "made/rank_0.json").write_text(json.dumps({"distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 1}, "host": "h",
+                                                               "steps": [7, 7], "lost": 0, "traceEvents": events}))
+    row = cases.summary("made")["ranks"][0]
+    # Collectives: 5 to 25, of which 5 to 10 and 18 to 25 beside kernels. Calls: 8 to 22, of which 10 to 18 without one.
+    wanted = {"span_us": 40, "kernels_us": 22, "collectives_us": 20, "overlapped_us": 12, "exposed_us": 8, "overlap": 0.6}
+    cases.expect({key: row[key] for key in wanted} == wanted, f"{row}, not {wanted}")
 
 
 def other_runs(cases):
@@ -130,7 +131,7 @@ def other_runs(cases):
     cases.train("first", "run.steps=9", "log.timeline=all", "checkpoint.resume=auto", ranks=1)
     summary = cases.summary("first")
     cases.expect((summary["steps"], len(summary["ranks"]), summary["ranks"][0]["collectives_us"]) == ([7, 8], 1, 0), f"{summary}")
-    cases.expect("timeline" in cases.kozero("timeline", "first/timeline/step_000000003"), "the older timeline")
+    cases.expect("timeline" in cases.said("timeline", "first/timeline/step_000000003"), "the older timeline")
     cases.train("short", "run.steps=5", "log.timeline=all", "log.timeline_from=4", "log.timeline_steps=50", ranks=1)
     cases.expect(cases.summary("short")["steps"] == [4, 5], "a run of fewer steps")
 
@@ -140,14 +141,14 @@ def refusals(cases):
     cases.train("none", "run.steps=1", ranks=1)
     for path, said in (("none", "none: the run has no timeline; log.timeline=rank0 or log.timeline=all records one"),
                        ("absent", "absent: accepted is the folder of a run, or of one timeline in it, with rank_0.json")):
-        cases.expect(said in cases.kozero("timeline", path, status=3), f"{path}: not: {said}")
+        cases.expect(said in cases.said("timeline", path, status=3), f"{path}: not: {said}")
     broken = cases.folder / "broken"
     broken.mkdir()
     for text in ("{", "[]", '{"distributedInfo": {"rank": 0}}', ""):
         (broken / "rank_0.json").write_text(text)
-        said = cases.kozero("timeline", "broken", status=3)
+        said = cases.said("timeline", "broken", status=3)
         cases.expect("broken/rank_0.json: not a timeline that this program wrote" in said and said.count("\n") == 1, f"{text}: {said}")
-    said = cases.kozero("train", cases.options.deck, "log.timeline=rank1", status=2)
+    said = cases.said("train", cases.options.deck, "log.timeline=rank1", status=2)
     cases.expect("log.timeline" in said and "none" in said and "rank0" in said, said)
 
 
@@ -166,19 +167,5 @@ def same_in_hta(cases):
             cases.expect(abs(percent - 100 * row["overlap"]) < 0.01, "another overlap")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("kozero", "mpiexec", "deck"):
-        parser.add_argument(name)
-    parser.add_argument("--hta", action="store_true")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        cases = Cases(options, pathlib.Path(folder))
-        for case in [same_in_hta] if options.hta else [recorded, other_runs, refusals]:
-            case(cases)
-    print("all as expected" if cases.wrong == 0 else f"{cases.wrong} were not as expected")
-    return cases.wrong > 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(cli_cases.main(__doc__, "hta", Cases, [recorded, made, other_runs, refusals], [same_in_hta]))

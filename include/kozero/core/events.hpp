@@ -105,11 +105,11 @@ class EventRing {
     first_kept_ = count_;
     lost_ = 0;
   }
-  /// Ends the keeping.
   struct Kept {
     std::vector<Event> events;  ///< in the order in which they began
     std::size_t lost;           ///< events beyond the most
   };
+  /// The events since keep(); from now on none are kept.
   [[nodiscard]] Kept kept() {
     const std::lock_guard lock(mutex_);
     most_kept_ = 0;
