@@ -322,9 +322,7 @@ std::vector<DeckRow> log_rows() {
        "ranks whose kernels, collectives and waits are recorded for some steps: `kozero timeline` (docs/timeline.md)"},
       {"log.timeline_from", kLog<&K::timeline_from>, from_to(1, kMany), "log.timeline: first step that is recorded"},
       {"log.timeline_steps", kLog<&K::timeline_steps>, from_to(1, 100), "log.timeline: number of steps"},
-      {"log.tensorboard",
-       kLog<&K::tensorboard>,
-       {},
+      {"log.tensorboard", kLog<&K::tensorboard>, truth(),
        "whether metrics are written for TensorBoard too, into RUN/tensorboard"},
   };
 }

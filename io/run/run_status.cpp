@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // run_status.cpp: status.json, ranks.json and failure notes, written whole, also from signal and watchdog threads.
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <algorithm>
@@ -123,6 +124,17 @@ std::string names_of(const std::vector<RankProcess>& ranks) {
 std::string host_name() {
   std::array<char, 256> name{};
   return ::gethostname(name.data(), name.size() - 1) == 0 && name[0] != '\0' ? name.data() : "unknown";
+}
+
+double seconds_since_1970() {
+  using Milliseconds = std::chrono::milliseconds;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<double>(std::chrono::duration_cast<Milliseconds>(now).count()) / 1e3;
+}
+
+bool is_gone(const RankProcess& process) {
+  return process.host == host_name() && process.pid > 0 && ::kill(static_cast<pid_t>(process.pid), 0) != 0 &&
+         errno == ESRCH;
 }
 
 std::string time_now() {

@@ -31,6 +31,8 @@ RankProcess this_process();
 std::string host_name();
 /// "2026-01-01T00:00:00Z"
 std::string time_now();
+/// In whole milliseconds, as metrics have it.
+double seconds_since_1970();
 
 struct RunStatus {
   std::string state = "running";
@@ -82,6 +84,9 @@ class RunRecord {
 
 /// The state of the newest run in the folder; "" if status.json is absent or broken.
 RunStatus status_of_run(const std::string& folder);
+
+/// Whether the process was on this host and has ended. Of another host's process nothing is known: false.
+bool is_gone(const RankProcess& process);
 
 /// The ranks of the newest start in the folder; empty if ranks.json is absent or broken.
 std::vector<RankProcess> ranks_in(const std::string& folder);

@@ -7,7 +7,6 @@
 #include <unistd.h>
 #include <array>
 #include <bit>
-#include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -84,10 +83,6 @@ std::string record(const std::string& bytes) {
   text += bytes;
   put_bytes(text, masked_checksum(bytes));
   return text;
-}
-
-double seconds_since_1970() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 /// Creates the folder.

@@ -7,7 +7,6 @@
 #include <array>
 #include <cmath>
 #include <deque>
-#include <fstream>
 #include <functional>
 #include <iostream>
 #include <map>
@@ -46,13 +45,10 @@ std::string metrics_of(const std::string& path) {
 
 /// Calls row(object) for each complete row of the file.
 void for_each_row(const std::string& path, const std::function<void(const Json& row)>& row) {
-  { const io::FileDescriptor regular(path, io::FileDescriptor::Use::read); }  // no FIFO, which may hang
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
+  io::read_metrics_lines(path, [&](std::string_view line) {
     const Json object = Json::parse(line, nullptr, false);
     if (object.is_object() && object.contains("step")) row(object);
-  }
-  if (file.bad()) throw Error(Failure::input, path + ": cannot be read to its end");
+  });
 }
 
 /// Calls column(name, value) for each number of a row: "step", "seconds.update".

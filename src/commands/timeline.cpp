@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// timeline.cpp: the command `timeline`: what a recorded timeline says of overlap, waits, imbalance and operations.
+// timeline.cpp: the command `timeline`: overlap, waits, imbalance and operations of a recorded timeline.
 //   overlap = (time of C and K) / (time of C)   C: a collective is under way, K: a kernel runs
 //   exposed = time of W without K               W: the main thread is in a call for a collective
 // C ends with the wait for a result, so a result that came earlier counts as under way until then. These are the

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <ctime>
 #include <iostream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -160,8 +159,6 @@ std::vector<std::string> curve_of(const std::vector<Progress::Point>& points, do
   return lines;
 }
 
-double seconds_now() { return static_cast<double>(std::time(nullptr)); }
-
 /// A member of the object under "memory"; 0 if it is absent.
 std::int64_t memory_in(const std::string& row, const std::string& key) {
   const Json object = Json::parse(row, nullptr, false);
@@ -177,8 +174,8 @@ std::string ranks_line(const std::string& folder, const std::string& state) {
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     if (ranks[r].host != io::host_name()) continue;
     ++here;
-    const bool lives = ::kill(static_cast<pid_t>(ranks[r].pid), 0) == 0 || errno == EPERM;
-    if (!lives) gone += fmt::format("{}rank {} (process {}) is gone", gone.empty() ? "" : ", ", r, ranks[r].pid);
+    if (io::is_gone(ranks[r]))
+      gone += fmt::format("{}rank {} (process {}) is gone", gone.empty() ? "" : ", ", r, ranks[r].pid);
   }
   const std::string elsewhere =
       here == ranks.size() ? "" : fmt::format(", {} of them on other hosts, not looked at", ranks.size() - here);
@@ -233,7 +230,7 @@ class Watch {
     std::string line = fmt::format("step         {}", step);
     if (steps_ > 0)
       line += fmt::format(" of {}, {:.0f} %", steps_, 100.0 * static_cast<double>(step) / static_cast<double>(steps_));
-    const double since = seconds_now() - progress_.newest()[Key::time];
+    const double since = io::seconds_since_1970() - progress_.newest()[Key::time];
     if (state == "running") {
       if (steps_ > step) {
         line += ", " + io::readable_seconds(progress_.smooth_step_s() * static_cast<double>(steps_ - step)) + " left";

@@ -90,12 +90,11 @@ std::unique_ptr<Communicator> make_nccl_communicator(const Ranks& ranks, MemoryL
                                                      const CommunicatorOptions& options);
 
 /// Collectives along a ring of point-to-point messages: rank r receives from r - 1 and sends to r + 1 (mod n).
-///   reduce_scatter: the sum of shard p starts as rank p + 1's addend, passes each rank, which adds its own, and ends
-///   at
-///                   p: ((x_{p+1} + x_{p+2}) + ...) + x_p. An order of its own, so only the default Fold is accepted
-///   all_gather:     shard p passes from p through all ranks to p - 1, received straight into the full arrays
+///   reduce_scatter  the sum of shard p begins with rank p + 1's addend, passes through the ranks, each of which adds
+///                   its own, and ends at p: ((x_{p+1} + x_{p+2}) + ...) + x_p. Only the default Fold is accepted
+///   all_gather      shard p passes from p through all ranks to p - 1, received straight into the full arrays
 /// Each rank sends S (n-1)/n bytes in n - 1 steps (Patarasuk and Yuan 2009, doi:10.1016/j.jpdc.2008.09.002). Shards are
-/// cut into chunks, kRingWindow of them under way at once, so that one chunk is added while others travel. With `exact`
+/// cut into chunks, some of them under way at once, so that one chunk is added while others travel. With `exact`
 /// sums pass through the ranks in order instead, 0, 1, ..., n - 1, and from there to the shard's owner
 /// (nodes/chain_reduction.hpp with one rank per node): the bits are those of mpi, every Fold is accepted, and rank 0 to
 /// n - 1 send S bytes. Collectives are under way from start to wait; progress is made in starts and waits. Pointers

@@ -2,11 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // run_data.cpp: reads a run's folder for a report.
 #include <fmt/format.h>
-#include <signal.h>
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
@@ -14,6 +12,7 @@
 #include <sstream>
 
 #include <kozero/core/error.hpp>
+#include <kozero/core/timing.hpp>
 #include "io/posix/file.hpp"
 #include "io/posix/readable.hpp"
 #include "io/run/metrics.hpp"
@@ -60,19 +59,12 @@ class SampledRows {
   std::int64_t seen_ = 0, every_ = 1;
 };
 
-double median(std::vector<double> values) {
-  if (values.empty()) return kNone;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 double median_of(const std::vector<Json>& rows, const char* key) {
   std::vector<double> values;
   for (const Json& row : rows) {
     if (row.contains(key) && row[key].is_number()) values.push_back(row[key].get<double>());
   }
-  return median(std::move(values));
+  return values.empty() ? kNone : median(std::move(values));
 }
 
 std::map<std::string, double> means_of(const std::vector<Json>& rows, const char* key) {
@@ -200,12 +192,6 @@ void read_log(RunData& run) {
   }
 }
 
-bool is_gone(const std::string& folder) {
-  const auto ranks = io::ranks_in(folder);
-  return !ranks.empty() && ranks[0].host == io::host_name() && ranks[0].pid > 0 &&
-         ::kill(static_cast<pid_t>(ranks[0].pid), 0) != 0 && errno == ESRCH;
-}
-
 std::vector<std::string> checkpoints_in(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code ignored;
@@ -255,7 +241,8 @@ RunData read_run(const std::string& folder, std::size_t points) {
   read_deck_lines(run);
   read_log(run);
   run.status = io::status_of_run(folder);
-  run.killed = run.status.state == "running" && is_gone(folder);
+  const auto processes = io::ranks_in(folder);
+  run.killed = run.status.state == "running" && !processes.empty() && io::is_gone(processes[0]);
   const std::string ranks = run.heading.count("ranks") != 0 ? run.heading.at("ranks") : run.value("run.ranks");
   std::from_chars(ranks.data(), ranks.data() + ranks.size(), run.ranks);
   Reader reader(run, points);

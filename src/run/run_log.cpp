@@ -202,12 +202,6 @@ std::vector<std::string> lines_of(const Banner& banner) {
   return lines;
 }
 
-double seconds_since_1970() {
-  using Milliseconds = std::chrono::milliseconds;
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return static_cast<double>(std::chrono::duration_cast<Milliseconds>(now).count()) / 1e3;
-}
-
 }  // namespace
 
 RunLog::RunLog(RunStart& start) : start_(start) {
@@ -293,7 +287,7 @@ io::StepMetrics RunLog::count(const train::StepResult& result, double seconds, d
   const auto resident = io::resident_memory();
   row.memory["resident"] = resident.current;
   row.memory["peak"] = resident.peak;
-  row.time = seconds_since_1970();
+  row.time = io::seconds_since_1970();
   row.epoch = epoch;
   return row;
 }

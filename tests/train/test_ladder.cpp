@@ -15,15 +15,11 @@
 #include "tiny_run.hpp"
 
 using namespace kozero;
+using tests::result_of;
 using tests::TinyResult;
 using tests::TinyRun;
 
 namespace {
-
-TinyResult result_of(const TinyRun& run, const distributed::Mesh& mesh) {
-  MemoryLedger ledger;
-  return tests::TinyTraining(run, mesh, ledger).result();
-}
 
 bool finite_and_moving(const TinyResult& result) {
   for (const double loss : result.losses) {

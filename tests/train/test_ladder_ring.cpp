@@ -11,15 +11,6 @@ using namespace kozero;
 using tests::TinyResult;
 using tests::TinyRun;
 
-namespace {
-
-TinyResult result_of(const TinyRun& run, const distributed::Mesh& mesh) {
-  MemoryLedger ledger;
-  return tests::TinyTraining(run, mesh, ledger).result();
-}
-
-}  // namespace
-
 TEST_CASE("around the ring all stages give the same bits on a number of ranks") {
   tests::on_each_group("ring", [](distributed::Communicator& comm) {
     for (const int micro_steps : {1, 3}) {

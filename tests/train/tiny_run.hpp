@@ -216,4 +216,9 @@ class TinyTraining {
   data::Sampler sampler_;
 };
 
+inline TinyResult result_of(const TinyRun& run, const distributed::Mesh& mesh) {
+  MemoryLedger ledger;
+  return TinyTraining(run, mesh, ledger).result();
+}
+
 }  // namespace kozero::tests
