@@ -8,11 +8,12 @@
 //   hidden = op(a) op(b) + bias, active = gelu(hidden)      and      dhidden = op(a) op(b) * gelu'(hidden)
 // Likewise the gradients of a layer's weight and bias, where dy (K, C) is a (K, M) or b (K, N):
 //   dweight = a^T b or dweight += a^T b, dbias(c) += sum over k of dy(k, c)
-// On the host, a tile unit of the processor (matmul_tiles.cpp: AMX, AVX-512, AVX2, NEON) computes the product;
-// matmul_host.cpp chooses. On NVIDIA GPUs cuBLASLt does (matmul_cublaslt.cpp). Back ends cache their setup per shape.
-// Shape, operation and a table (product_tuning.hpp) choose the algorithm, so that a call repeats bit for bit, on a host
-// with any number of threads. Sums are in float. Call from one host thread. Throws Error(internal) if extents disagree.
-// Runs on `space`; returns without fencing.
+// On the host, a tile unit of the processor (matmul_tiles.cpp: AMX, AVX-512, AVX2, NEON) computes the product, except
+// that products of at most 8 rows read each weight once (matmul_few_rows.cpp); matmul_host.cpp chooses. On NVIDIA GPUs
+// cuBLASLt does (matmul_cublaslt.cpp). Back ends cache their setup per shape. Shape, operation and a table
+// (product_tuning.hpp) choose the algorithm, so that a call repeats bit for bit, on a host with any number of threads.
+// Sums are in float. Call from one host thread. Throws Error(internal) if extents disagree. Runs on `space`; returns
+// without fencing.
 #pragma once
 #include <cstdint>
 #include <Kokkos_Core.hpp>
@@ -76,10 +77,9 @@ void apply_gelu(const Space& space, const ProductShape& shape, Out* c, const Epi
 }
 
 /// The choice of units for products: the fastest; those whose bits are the same on every processor, which multiply
-/// 16-bit numbers as float; the library (oneDNN), only to compare times, since its bits depend on the number of
-/// threads; or, on GPUs, tensor cores also for f32, of whose 23 mantissa bits they read 10 (TF32). A back end ignores a
-/// choice that it does not have.
-enum class Products { fastest, portable, library, tf32 };
+/// 16-bit numbers as float; or, on GPUs, tensor cores also for f32, of whose 23 mantissa bits they read 10 (TF32). A
+/// back end ignores a choice that it does not have.
+enum class Products { fastest, portable, tf32 };
 void choose_products(Products products);
 
 /// The unit or library that multiplies matrices of T: "AMX", "AVX-512 BF16", "AVX-512", "AVX2", "base", "cuBLASLt".

@@ -47,8 +47,10 @@ std::vector<TunedProduct> end_product_tuning();
 /// "KoZeRO's units", "cuBLASLt 130200".
 std::string product_library();
 
-/// The library of Products::library: "oneDNN 2.6.0"; "" without one.
+/// The library with which to compare times: "oneDNN 2.6.0"; "" without one. While `use` is set, the library computes
+/// all products; its bits depend on the number of threads.
 std::string compared_library();
+void use_compared_library(bool use);
 
 /// "bf16 = bf16 x bf16, 4096 x 2304 x 768, none none, bias".
 std::string kind_name(const char* out, const char* in, const ProductShape& shape);

@@ -10,14 +10,9 @@
 #include "kernels/launch/for_each.hpp"
 #include "kernels/launch/inputs.hpp"
 #include "kernels/launch/vector_math.hpp"
+#include "kernels/ops/gelu_constants.hpp"
 
 namespace kozero::kernels {
-
-// exp(-2u) = 2^(v (kGeluLinear + kGeluCubic v^2)); the slope of 2u is kGeluSlope + kGeluCurve v^2.
-inline constexpr float kGeluSlope = 2.0F * 0.797884560802865356F;  ///< 2 sqrt(2/pi)
-inline constexpr float kGeluCurve = 3.0F * 0.044715F * kGeluSlope;
-inline constexpr float kGeluLinear = -kLog2E * kGeluSlope;
-inline constexpr float kGeluCubic = 0.044715F * kGeluLinear;
 
 /// y of x = v.
 KOKKOS_INLINE_FUNCTION float gelu(float v) {

@@ -72,9 +72,9 @@ void time_once(TimedKernel& timed, OperandRings& rings, bool beside_library) {
   timed.seconds.push_back(seconds_of(timed.kernel.call, rings));
   if (timed.kernel.plain) timed.plain_seconds.push_back(seconds_of(timed.kernel.plain, rings));
   if (!beside_library || !timed.kernel.in_library) return;
-  kernels::choose_products(kernels::Products::library);
+  kernels::use_compared_library(true);
   timed.library_seconds.push_back(seconds_of(timed.kernel.call, rings));
-  kernels::choose_products(kernels::Products::fastest);
+  kernels::use_compared_library(false);
 }
 
 /// Times the kernels of `shapes`, the probes first. An uncounted round comes before, in which kernels do what they do

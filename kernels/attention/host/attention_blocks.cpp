@@ -53,12 +53,12 @@ inline void store_right(float* block, int key, const Queries (&x)[kKeys]) {
   store_queries(block + key * kTileRows, x[0]);
   store_queries(block + (key + 1) * kTileRows, x[1]);
 }
+#if KOZERO_LINES_OF_PAIRS
 inline void store_left(std::uint16_t* block, int key, const Queries& x) {
   store(block + key * kTileRows, kLineFloats, x.line[0]);
   store(block + key * kTileRows + kLineFloats, kLineFloats, x.line[1]);
 }
 inline void store_right(std::uint16_t* block, int key, const Queries (&x)[kKeys]) {
-#if KOZERO_LINE_BITS == 512 && defined(__AVX512BF16__)
   // Words 0, 16, 1, 17, ...: the two keys of a query are neighbors.
   const __m512i pairs =
       _mm512_add_epi32(_mm512_set1_epi32(16 << 16),
@@ -68,14 +68,8 @@ inline void store_right(std::uint16_t* block, int key, const Queries (&x)[kKeys]
     const auto rounded = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(x[1].line[l].of, x[0].line[l].of));
     _mm512_store_si512(block + (key / 2 * kTileRows + 16 * l) * 2, _mm512_permutexvar_epi16(pairs, rounded));
   }
-#else
-  std::uint16_t of_keys[kKeys][kTileRows];
-  for (int i = 0; i < kKeys; ++i) store_left(of_keys[i], 0, x[i]);
-  for (int q = 0; q < kTileRows; ++q) {
-    for (int i = 0; i < kKeys; ++i) block[(key / 2 * kTileRows + q) * 2 + i] = of_keys[i][q];
-  }
-#endif
 }
+#endif
 
 template <class Storage>
 void probabilities_into(Storage* right, RunningSoftmax& softmax, const ScoreBlock& block, float c) {
@@ -191,7 +185,7 @@ class Blocks final : public AttentionBlocks {
   }
   void pack_probabilities(std::uint16_t* right, RunningSoftmax& softmax, const ScoreBlock& block,
                           float c) const override {
-    probabilities_into(right, softmax, block, c);
+    if constexpr (KOZERO_LINES_OF_PAIRS) probabilities_into(right, softmax, block, c);
   }
 
   void pack_gradients(const GradientOperands<float>& to, const ScoreBlock& block, const float* dp, float c,
@@ -200,7 +194,7 @@ class Blocks final : public AttentionBlocks {
   }
   void pack_gradients(const GradientOperands<std::uint16_t>& to, const ScoreBlock& block, const float* dp, float c,
                       const QueryValues& shift, const QueryValues& delta) const override {
-    gradients_into(to, block, dp, c, shift, delta);
+    if constexpr (KOZERO_LINES_OF_PAIRS) gradients_into(to, block, dp, c, shift, delta);
   }
 
   void row_products(QueryValues& sum, const MatrixRows<float>& a, const float* b) const override {

@@ -59,7 +59,8 @@ struct MatrixPart {
   std::int64_t stride, rows, columns;
 };
 
-/// Operands are of float or, as pairs, of std::uint16_t; matrices of these or of Float16Bits.
+/// Operands are of float or, as pairs in the lines of units that multiply them, of std::uint16_t; matrices of these or
+/// of Float16Bits.
 class AttentionBlocks {
  public:
   /// largest(i) = max(largest(i), max_j s(j,i)).

@@ -235,6 +235,8 @@ std::string product_library() { return "cuBLASLt " + std::to_string(cublasLtGetV
 
 std::string compared_library() { return {}; }
 
+void use_compared_library(bool /*use*/) {}
+
 std::int64_t product_workspace() { return static_cast<std::int64_t>(kCublasltWorkspace); }
 
 }  // namespace kozero::kernels

@@ -20,6 +20,13 @@
 #include <cstdint>
 #include <initializer_list>
 
+// Whether blocks of pairs of bf16 are packed and multiplied in these lines: 1 for avx512_bf16.
+#if KOZERO_LINE_BITS == 512 && defined(__AVX512BF16__)
+#define KOZERO_LINES_OF_PAIRS 1
+#else
+#define KOZERO_LINES_OF_PAIRS 0
+#endif
+
 #if KOZERO_LINE_BITS == 512
 #include "kernels/matmul/host/lines_avx512.hpp"
 #elif KOZERO_LINE_BITS == 256

@@ -27,7 +27,10 @@ constexpr bool kIsX86 = true;
 constexpr bool kIsX86 = false;
 #endif
 
-bool uses_library() { return chosen() == Products::library; }
+bool& uses_library() {
+  static bool uses = false;
+  return uses;
+}
 
 /// Whether products are added before they are rounded, by the unit (not by the base's on x86) and by the kernels around
 /// it, which are compiled for one kind of processor.
@@ -98,6 +101,8 @@ KOZERO_FOR_PRODUCTS(KOZERO_INSTANTIATE)
 #undef KOZERO_INSTANTIATE
 
 void choose_products(Products products) { chosen() = products; }
+
+void use_compared_library(bool use) { uses_library() = use; }
 
 template <class T>
 const char* multiplier() {

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "kernels/matmul/host/lines.hpp"
+#include "kernels/ops/gelu_constants.hpp"
 
 namespace kozero::kernels::KOZERO_LINES {
 namespace {
@@ -29,7 +30,7 @@ struct Reader {
   }
 };
 
-#if KOZERO_LINE_BITS == 512
+#if KOZERO_LINES_OF_PAIRS
 /// Reads lines of a matrix of bf16 as pairs.
 template <bool whole>
 struct Reader<std::uint16_t, true, whole> {
@@ -113,15 +114,9 @@ void store_row(Storage* to, std::int64_t count, const Row& row) {
   if (count > 16) store(to + 16, count - 16, row.line[1]);
 }
 
-// The constants of gelu.hpp, which this file cannot include, since gelu.hpp includes Kokkos.
-constexpr float kSlope = 2.0F * 0.797884560802865356F;
-constexpr float kCurve = 3.0F * 0.044715F * kSlope;
-constexpr float kLinear = -1.44269504088896341F * kSlope;
-constexpr float kCubic = 0.044715F * kLinear;
-
 /// 1 / (1 + exp(-2u)) of x.
 inline Line gelu_share(const Line& x, const Line& square) {
-  const Line exponent = multiply(x, fused(broadcast(kCubic), square, broadcast(kLinear)));
+  const Line exponent = multiply(x, fused(broadcast(kGeluCubic), square, broadcast(kGeluLinear)));
   const Line bounded = subtract(zero(), larger(broadcast(-126.0F), subtract(zero(), exponent)));
   return divide(broadcast(1.0F), add(broadcast(1.0F), power_of_two(bounded)));
 }
@@ -131,7 +126,7 @@ inline Line gelu(const Line& x) { return multiply(x, gelu_share(x, multiply(x, x
 inline Line gelu_slope(const Line& x) {
   const Line square = multiply(x, x);
   const Line share = gelu_share(x, square);
-  const Line slope = fused(broadcast(kCurve), square, broadcast(kSlope));
+  const Line slope = fused(broadcast(kGeluCurve), square, broadcast(kGeluSlope));
   const Line rise = multiply(share, subtract(broadcast(1.0F), share));
   return fused(rise, multiply(x, slope), share);
 }
@@ -181,12 +176,9 @@ class Blocks final : public TileBlocks {
             PackedSteps steps) const override {
     pack_into<false>(to, side, from, first_row, first_k, steps);
   }
-  void pack([[maybe_unused]] std::uint16_t* to, [[maybe_unused]] TileSide side,
-            [[maybe_unused]] const TileSource<std::uint16_t>& from, [[maybe_unused]] std::int64_t first_row,
-            [[maybe_unused]] std::int64_t first_k, [[maybe_unused]] PackedSteps steps) const override {
-#if KOZERO_LINE_BITS == 512
-    pack_into<true>(to, side, from, first_row, first_k, steps);
-#endif
+  void pack(std::uint16_t* to, TileSide side, const TileSource<std::uint16_t>& from, std::int64_t first_row,
+            std::int64_t first_k, PackedSteps steps) const override {
+    if constexpr (KOZERO_LINES_OF_PAIRS) pack_into<true>(to, side, from, first_row, first_k, steps);
   }
 
   void store(const TileRows<float, float>& block, std::int64_t begin, std::int64_t end) const override {

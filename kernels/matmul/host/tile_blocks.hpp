@@ -44,7 +44,8 @@ struct PackedSteps {
 /// T is a storage type (StorageOf) in all of its functions.
 class TileBlocks {
  public:
-  // Packs rows [first_row, first_row + 32) and `steps` from `first_k`: as floats, or bf16 as pairs.
+  // Packs rows [first_row, first_row + 32) and `steps` from `first_k`: as floats, or, for the lines of units that
+  // multiply them, bf16 as pairs.
   virtual void pack(float* to, TileSide side, const TileSource<float>& from, std::int64_t first_row,
                     std::int64_t first_k, PackedSteps steps) const = 0;
   virtual void pack(float* to, TileSide side, const TileSource<std::uint16_t>& from, std::int64_t first_row,

@@ -15,7 +15,7 @@ struct FloatWord {
   static Line add_product(const Line& sum, const Line& left, const Line& right) { return fused(left, right, sum); }
 };
 
-#if KOZERO_LINE_BITS == 512 && defined(__AVX512BF16__)
+#if KOZERO_LINES_OF_PAIRS
 struct PairOfBfloat16 {
   static Line broadcast_word(const float* word) {
     return {_mm512_castsi512_ps(_mm512_set1_epi32(*reinterpret_cast<const std::int32_t*>(word)))};
@@ -89,7 +89,7 @@ void product_of(const TileProduct& product) {
 
 void product_of_floats(const TileProduct& product) { product_of<FloatWord>(product); }
 
-#if KOZERO_LINE_BITS == 512 && defined(__AVX512BF16__)
+#if KOZERO_LINES_OF_PAIRS
 void product_of_bfloat16(const TileProduct& product) { product_of<PairOfBfloat16>(product); }
 #endif
 

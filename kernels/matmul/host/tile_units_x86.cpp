@@ -76,9 +76,19 @@ TileUnit avx512_floats(LineKind lines, void (*product)(const TileProduct& produc
   return {"AVX-512", lines, false, product, kAvx512Steps, 32, 128, false, nothing, nothing};
 }
 
-// Every processor with AVX2 and FMA has F16C too.
+/// CPUID leaf 1, ECX bit 29. clang 14's __builtin_cpu_supports does not know it.
+bool has_f16c() {
+  constexpr unsigned kF16c = 1U << 29;
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & kF16c) != 0;
+}
+
 bool has_avx2() {
-  return permits_unit("AVX2") && __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
+  return permits_unit("AVX2") && __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 &&
+         has_f16c();
 }
 
 bool has_avx512() {
