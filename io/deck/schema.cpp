@@ -89,7 +89,7 @@ std::vector<DeckRow> run_rows() {
       {"run.device", kRun<&K::device>, words({"auto", "host", "cuda"}),
        "device that computes; auto: a GPU if there is one"},
       {"run.products", kRun<&K::products>, words({"fastest", "portable", "tf32"}),
-       "matmul units; portable: 16-bit numbers are multiplied as f32, with the same bits on every processor with FMA; "
+       "matmul units; portable: the same bits on every processor with FMA, in 16 bits too; "
        "tf32: f32 on GPU tensor cores"},
       {"run.tuning", kRun<&K::tuning>, text("none | path of a file"),
        "file of `kozero bench tune` with the algorithm of each matmul; none: a fixed rule"},

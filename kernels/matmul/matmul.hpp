@@ -76,9 +76,9 @@ void apply_gelu(const Space& space, const ProductShape& shape, Out* c, const Epi
   }
 }
 
-/// The choice of units for products: the fastest; those whose bits are the same on every processor, which multiply
-/// 16-bit numbers as float; or, on GPUs, tensor cores also for f32, of whose 23 mantissa bits they read 10 (TF32). A
-/// back end ignores a choice that it does not have.
+/// The choice of units for products: the fastest; those whose bits are the same on every processor, which add in the
+/// order of k with one rounding per term; or, on GPUs, tensor cores also for f32, of whose 23 mantissa bits they read
+/// 10 (TF32). A back end ignores a choice that it does not have.
 enum class Products { fastest, portable, tf32 };
 void choose_products(Products products);
 

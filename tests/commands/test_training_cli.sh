@@ -369,7 +369,7 @@ resume_with_other_units() {
   done
   stop_and_resume AVX2 "$@" train.precision=bf16 run.dir=bf16
   if grep -Eq 'products by (AMX|AVX-512 BF16),' out.txt; then
-    also '^note         products is (AMX|AVX-512 BF16) and was one chain of fused multiply-adds at step 1$'
+    also '^note         products is (AMX|AVX-512 BF16 in the order of k) and was one chain of fused multiply-adds at step 1$'
     also '^note         from here on the bits are not those of the run before$'
     lines 1 ' and was '
   fi

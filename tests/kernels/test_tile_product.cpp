@@ -76,7 +76,7 @@ std::int64_t packed_index(TileSide side, std::int64_t r, std::int64_t p) {
   const std::int64_t step = p / kStepExtent<Word>;
   const std::int64_t word = p % kStepExtent<Word> / kPerWord;
   const std::int64_t in_step = side == TileSide::left ? r * kStepWords + word : word * kTileRows + r;
-  return step * kStepElements<Word> + in_step * kPerWord + p % kPerWord;
+  return step * kStepElements<Word> + in_step * kPerWord + (kPerWord - 1 - p % kPerWord);
 }
 
 template <class Word, class T>
@@ -298,6 +298,13 @@ TEST_CASE("A processor has its units", "[tiles]") {
   REQUIRE(names(tile_units<Float16>()) == floats);
   REQUIRE(names(tile_units<Bfloat16>()) ==
           (has_amx ? "AMX; " : "") + std::string(pairs ? "AVX-512 BF16; " : "") + floats);
+}
+
+TEST_CASE("AVX-512 BF16 adds in the order of k, and AMX does not", "[tiles]") {
+  for (const TileUnit& unit : tile_units<Bfloat16>()) {
+    CAPTURE(unit.name);
+    CHECK(unit.in_order == (std::string_view(unit.name) != "AMX"));
+  }
 }
 
 TEST_CASE("AMX adds in the order of its manual, and takes denormal numbers for zero", "[tiles]") {

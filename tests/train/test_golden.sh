@@ -5,7 +5,7 @@
 # test_golden.sh KOZERO MPIEXEC INPUTS CASE: 20 steps of a small GPT-2 and a small Llama, an evaluation and 60 generated
 # tokens have the bits of golden.txt, on every processor with fused multiply-adds.
 #   f32         also with the units of processors without AVX-512
-#   portable    bf16 and fp16, multiplied as floats
+#   portable    bf16 with run.products = "portable", and fp16: the same
 #   print       writes golden.txt anew instead of comparing, for a change that is to change bits
 golden=$(cd "$(dirname "$0")" && pwd)/golden.txt
 . "$(dirname "$0")/../commands/cli_case.sh"

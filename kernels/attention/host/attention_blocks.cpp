@@ -55,13 +55,13 @@ inline void store_right(float* block, int key, const Queries (&x)[kKeys]) {
 }
 #if KOZERO_LINES_OF_PAIRS
 inline void store_left(std::uint16_t* block, int key, const Queries& x) {
-  store(block + key * kTileRows, kLineFloats, x.line[0]);
-  store(block + key * kTileRows + kLineFloats, kLineFloats, x.line[1]);
+  store(block + key * kTileRows, kLineFloats, exchanged(x.line[0]));
+  store(block + key * kTileRows + kLineFloats, kLineFloats, exchanged(x.line[1]));
 }
 inline void store_right(std::uint16_t* block, int key, const Queries (&x)[kKeys]) {
-  // Words 0, 16, 1, 17, ...: the two keys of a query are neighbors.
+  // Words 16, 0, 17, 1, ...: the two keys of a query are neighbors.
   const __m512i pairs =
-      _mm512_add_epi32(_mm512_set1_epi32(16 << 16),
+      _mm512_add_epi32(_mm512_set1_epi32(16),
                        _mm512_mullo_epi32(_mm512_set1_epi32(0x10001),
                                           _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)));
   for (int l = 0; l < kLines; ++l) {

@@ -21,12 +21,12 @@ void choose_attention(Attention /*attention*/) {}  // the fastest algorithm repe
 
 template <class T>
 std::string attention_by(const AttentionShape& /*shape*/) {
-  return tile_unit_in_use<T>().name;
+  return attention_unit<T>().name;
 }
 
 template <class T>
 std::int64_t attention_workspace(const AttentionShape& shape) {
-  const TileUnit& unit = tile_unit_in_use<T>();
+  const TileUnit& unit = attention_unit<T>();
   return workspace_of_threads(
       std::max(attention_tiles_forward_scratch<T>(unit, shape), attention_tiles_backward_scratch<T>(unit, shape)));
 }
@@ -35,7 +35,7 @@ template <class Space, class T>
 void attention_forward(const Space& space, Matrix<T> y, Matrix<float> logsumexp, MatrixIn<T> qkv,
                        const AttentionShape& shape, Vector<float> workspace) {
   const Kokkos::Profiling::ScopedRegion region("kozero::attention_forward");
-  attention_tiles_forward(space, tile_unit_in_use<T>(), y, logsumexp, qkv, shape, workspace);
+  attention_tiles_forward(space, attention_unit<T>(), y, logsumexp, qkv, shape, workspace);
 }
 
 template <class Space, class T>
@@ -43,7 +43,7 @@ void attention_backward(const Space& space, Matrix<T> dqkv, MatrixIn<T> dy, Matr
                         Matrix<const float> logsumexp, MatrixIn<T> qkv, const AttentionShape& shape,
                         Vector<float> workspace) {
   const Kokkos::Profiling::ScopedRegion region("kozero::attention_backward");
-  attention_tiles_backward(space, tile_unit_in_use<T>(), dqkv, dy, y, logsumexp, qkv, shape, workspace);
+  attention_tiles_backward(space, attention_unit<T>(), dqkv, dy, y, logsumexp, qkv, shape, workspace);
 }
 
 #define KOZERO_INSTANTIATE(T)                                                                              \

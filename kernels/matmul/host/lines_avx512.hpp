@@ -89,6 +89,8 @@ inline Line multiply(const Line& x, const Line& y) { return {_mm512_mul_ps(x.of,
 inline Line divide(const Line& x, const Line& y) { return {_mm512_div_ps(x.of, y.of)}; }
 inline Line larger(const Line& x, const Line& y) { return {_mm512_max_ps(x.of, y.of)}; }
 inline Line fused(const Line& x, const Line& y, const Line& z) { return {_mm512_fmadd_ps(x.of, y.of, z.of)}; }
+/// x with each pair of neighboring lanes exchanged.
+inline Line exchanged(const Line& x) { return {_mm512_permute_ps(x.of, 0xB1)}; }
 inline Line from_lane(const Line& x, int first) { return {_mm512_maskz_mov_ps(mask_from(first), x.of)}; }
 inline Line larger_from(const Line& x, const Line& y, int first) {
   return {_mm512_mask_max_ps(x.of, mask_from(first), x.of, y.of)};

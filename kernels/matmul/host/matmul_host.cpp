@@ -42,8 +42,14 @@ bool has_fused_multiply_add([[maybe_unused]] const TileUnit& unit) {
 #endif
 }
 
-/// Whether the choice of products permits a unit.
-bool is_chosen(const TileUnit& unit) { return chosen() != Products::portable || !unit.pairs; }
+/// Whether the choice of products permits a unit for matrix products.
+bool is_chosen(const TileUnit& unit) { return chosen() != Products::portable || unit.in_order; }
+
+/// The unit of products of T, unless a table names another.
+template <class T>
+const TileUnit& product_unit() {
+  return *std::ranges::find_if(tile_units<T>(), is_chosen);
+}
 
 template <class Out, class In>
 const TileUnit& unit_for(const Device& space, const ProductShape& shape, const In* a, const In* b,
@@ -67,8 +73,9 @@ const TileUnit& unit_for(const Device& space, const ProductShape& shape, const I
 }  // namespace
 
 template <class T>
-const TileUnit& tile_unit_in_use() {
-  return *std::ranges::find_if(tile_units<T>(), is_chosen);
+const TileUnit& attention_unit() {
+  return *std::ranges::find_if(tile_units<T>(),
+                               [](const TileUnit& unit) { return chosen() != Products::portable || !unit.pairs; });
 }
 
 template <class Space, class Out, class In>
@@ -106,13 +113,13 @@ void use_compared_library(bool use) { uses_library() = use; }
 
 template <class T>
 const char* multiplier() {
-  return tile_unit_in_use<T>().name;
+  return product_unit<T>().name;
 }
 
 template <class T>
 std::string bits_of_products() {
-  const TileUnit& unit = tile_unit_in_use<T>();
-  if (unit.pairs) return unit.name;
+  const TileUnit& unit = attention_unit<T>();
+  if (unit.pairs) return unit.name + std::string(unit.in_order ? " in the order of k" : "");
   return has_fused_multiply_add(unit) ? kPortable : "rounded before they are added";
 }
 
@@ -122,7 +129,7 @@ template <class Space, class T>
 double product_probe(const Space& space) {
   constexpr std::int64_t kSteps = 10;  // 20 KiB per side
   constexpr std::int64_t kRepeats = 2000;
-  const TileUnit& unit = tile_unit_in_use<T>();
+  const TileUnit& unit = product_unit<T>();
   const std::int64_t workers = space.concurrency();
   Kokkos::parallel_for("kozero::product_probe", Kokkos::RangePolicy<Space>(space, 0, workers), [=](const int) {
     // Processors multiply zeros with less power, and so faster, than numbers like these, whose exponents lie around 0.
@@ -145,7 +152,7 @@ double product_probe(const Space& space) {
 #define KOZERO_INSTANTIATE(T)                                                                            \
   template bool multiply_and_sum<Device, T>(const Device&, const ProductShape&, float*, Matrix<const T>, \
                                             Matrix<const T>, Operand, Vector<float>);                    \
-  template const TileUnit& tile_unit_in_use<T>();                                                        \
+  template const TileUnit& attention_unit<T>();                                                          \
   template double product_probe<Device, T>(const Device&);                                               \
   template const char* multiplier<T>();                                                                  \
   template std::string bits_of_products<T>();

@@ -31,7 +31,7 @@ struct Reader {
 };
 
 #if KOZERO_LINES_OF_PAIRS
-/// Reads lines of a matrix of bf16 as pairs.
+/// Reads lines of a matrix of bf16 as pairs, the earlier k in the upper half of a word.
 template <bool whole>
 struct Reader<std::uint16_t, true, whole> {
   const TileSource<std::uint16_t>& from;
@@ -43,11 +43,11 @@ struct Reader<std::uint16_t, true, whole> {
     const std::int64_t count = whole ? 32 : from.k - k;
     const __m512i line =
         count >= 32 ? _mm512_loadu_si512(begin) : _mm512_maskz_loadu_epi16(lanes_below(count, 32), begin);
-    return {_mm512_castsi512_ps(line)};
+    return {_mm512_castsi512_ps(_mm512_rol_epi32(line, 16))};
   }
   /// Pairs from two lines of the matrix.
   [[nodiscard]] Line across(std::int64_t row, std::int64_t k) const {
-    return {_mm512_castsi512_ps(_mm512_or_si512(halves(row, k), _mm512_slli_epi32(halves(row, k + 1), 16)))};
+    return {_mm512_castsi512_ps(_mm512_or_si512(_mm512_slli_epi32(halves(row, k), 16), halves(row, k + 1)))};
   }
   [[nodiscard]] __m512i halves(std::int64_t row, std::int64_t k) const {
     if (!whole && (k >= from.k || row >= from.rows)) return _mm512_setzero_si512();

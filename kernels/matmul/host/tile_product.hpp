@@ -3,14 +3,16 @@
 // tile_product.hpp: the innermost product of the host, of two packed blocks of 32 rows, and the units that compute it.
 //   c (32, 32) = sum_k left(:, k) right(:, k)^T        or c += that        c float, row-major, aligned to a cache line
 // A block has 32 rows of an operand for some steps of k. A step is one cache line of a row: 16 words of 32 bits, which
-// are 16 floats or, for units that multiply them, 16 pairs of bf16. Other units get bf16 as floats, and all units get
-// fp16 as floats. In words (tile_packing.hpp makes both orders):
+// are 16 floats or, for units that multiply them, 16 pairs of bf16, the earlier k in the upper half. Other units get
+// bf16 as floats, and all units get fp16 as floats. In words (tile_packing.hpp makes both orders):
 //   left   [step][32 rows][16 words]        right   [step][16 words][32 rows]
 // AMX takes both as its tiles; the other units broadcast a word of left and multiply rows of right with it. An element
 // of a product of floats is one chain of fused multiply-adds in the order of k, on every unit, so all have the same
-// bits (but for the base of x86, which rounds each product before its sum). The order of a unit for pairs is its own,
-// and such units take denormal numbers for zero. The header includes no Kokkos, since sources compiled for certain
-// processors include it.
+// bits (but for the base of x86, which rounds each product before its sum). AVX-512 BF16 has that order too: VDPBF16PS
+// adds the upper product of a pair, then the lower one, each fused and rounded. AMX does not: TDPBF16PS adds the upper
+// and the lower products of a step to a chain each, from zero, and the sum of the chains to c. Both take denormal
+// numbers for zero. (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2.) The header includes no
+// Kokkos, since sources compiled for certain processors include it.
 #pragma once
 #include <cstdint>
 #include <type_traits>
@@ -91,6 +93,7 @@ struct TileUnit {
   const char* name;
   LineKind lines;  ///< packs and stores its blocks
   bool pairs;      ///< whether words are pairs of bf16
+  bool in_order;   ///< whether an element is one chain of multiply-adds in the order of k
   void (*product)(const TileProduct& product);
   std::int64_t pass_steps;    ///< most steps of k in a product: one block of that length stays in the first-level cache
   std::int64_t group_blocks;  ///< most shared blocks that are multiplied with a chunk

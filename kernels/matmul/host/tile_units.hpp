@@ -19,9 +19,10 @@ namespace kozero::kernels {
 template <class T>
 const std::vector<TileUnit>& tile_units();
 
-/// The unit that matmul and attention use for T: the fastest, or with run.products = "portable" that of floats.
+/// The unit that attention uses for T: the fastest. With run.products = "portable" that of floats, since attention
+/// rounds probabilities for units of pairs.
 template <class T>
-const TileUnit& tile_unit_in_use();
+const TileUnit& attention_unit();
 
 /// The least first.
 inline constexpr std::string_view kUnitNames[] = {"base", "AVX2", "AVX-512", "AVX-512 BF16", "AMX"};
@@ -45,7 +46,7 @@ std::vector<TileUnit> units_of_pairs();
 /// The unit of floats in lines of that kind, with its `product`. Half a block of right, 12 KiB, stays in the
 /// first-level cache, and the sums in half of a second-level cache of 512 KiB.
 inline TileUnit unit_of_floats(const char* name, LineKind lines, void (*product)(const TileProduct& product)) {
-  return {name, lines, false, product, 12, 16, 64, false, [] {}, [] {}};
+  return {name, lines, false, true, product, 12, 16, 64, false, [] {}, [] {}};
 }
 
 /// The state of AMX on this processor.

@@ -3,6 +3,8 @@
 // tile_units_x86.cpp: the tile units of this x86-64 processor.
 #include <cpuid.h>
 
+#include <bit>
+#include <cstring>
 #include <vector>
 
 #include <kozero/core/precision.hpp>
@@ -57,13 +59,44 @@ bool multiplies_rightly(const TileUnit& unit) {
   return true;
 }
 
+/// Whether a unit of pairs computes the bits of one chain of multiply-adds in the order of k, as the unit of floats
+/// does.
+bool adds_in_order(const TileUnit& unit) {
+  constexpr std::size_t kPairs = kTileRows * kStepWords;
+  alignas(64) std::uint16_t pairs[2][2 * kPairs];
+  alignas(64) float floats[2][2 * kPairs];
+  for (std::size_t row = 0; row < kTileRows; ++row) {
+    for (std::size_t k = 0; k < 2 * kStepWords; ++k) {
+      const std::size_t left = row * kStepWords;
+      const std::size_t in_pairs[2] = {2 * (left + k / 2) + 1 - k % 2, 2 * (k / 2 * kTileRows + row) + 1 - k % 2};
+      const std::size_t step = k / kStepWords * kPairs;
+      const std::size_t word = k % kStepWords;
+      const std::size_t in_floats[2] = {step + left + word, step + word * kTileRows + row};
+      for (std::size_t side = 0; side < 2; ++side) {
+        // All bits of a significand, and exponents -4 to 3.
+        const auto mixed = static_cast<std::uint32_t>((64 * row + 2 * k + side) * 2654435761U >> 7U);
+        const auto bits = static_cast<std::uint16_t>((mixed & 0x807FU) | (123U + (mixed >> 16U & 7U)) << 7U);
+        pairs[side][in_pairs[side]] = bits;
+        floats[side][in_floats[side]] = std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U);
+      }
+    }
+  }
+  alignas(64) float c[kTileElements];
+  alignas(64) float chain[kTileElements];
+  TileUnitInUse(unit).product({c, nullptr, pairs[0], pairs[1], 1});
+  avx512_bf16::product_of_floats({chain, nullptr, floats[0], floats[1], 2});
+  return std::memcmp(c, chain, sizeof(c)) == 0;
+}
+
 void nothing() {}
 
 constexpr TileUnit kAmx = {
-    "AMX", LineKind::avx512_bf16, true, amx::product_of_bfloat16, kAmxSteps, 24, 192, true, amx::begin, amx::end};
+    "AMX",   LineKind::avx512_bf16, true, false, amx::product_of_bfloat16, kAmxSteps, 24, 192, true, amx::begin,
+    amx::end};
 constexpr TileUnit kAvx512Pairs = {"AVX-512 BF16",
                                    LineKind::avx512_bf16,
                                    true,
+                                   false,
                                    avx512_bf16::product_of_bfloat16,
                                    kAvx512Steps,
                                    32,
@@ -73,7 +106,7 @@ constexpr TileUnit kAvx512Pairs = {"AVX-512 BF16",
                                    nothing};
 
 TileUnit avx512_floats(LineKind lines, void (*product)(const TileProduct& product)) {
-  return {"AVX-512", lines, false, product, kAvx512Steps, 32, 128, false, nothing, nothing};
+  return {"AVX-512", lines, false, true, product, kAvx512Steps, 32, 128, false, nothing, nothing};
 }
 
 /// CPUID leaf 1, ECX bit 29. clang 14's __builtin_cpu_supports does not know it.
@@ -130,7 +163,10 @@ std::vector<TileUnit> units_of_floats() {
 std::vector<TileUnit> units_of_pairs() {
   std::vector<TileUnit> found;
   if (grants_amx(amx_facts())) found.push_back(kAmx);
-  if (has_avx512_bf16() && multiplies_rightly(kAvx512Pairs)) found.push_back(kAvx512Pairs);
+  if (has_avx512_bf16() && multiplies_rightly(kAvx512Pairs)) {
+    found.push_back(kAvx512Pairs);
+    found.back().in_order = adds_in_order(kAvx512Pairs);
+  }
   return found;
 }
 
