@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// reduce.hpp: reductions of a whole vector (sum, sum of squares, first non-finite value, hash) and the maximum of a
-// row.
+// reduce.hpp: reductions of a whole vector (sum, sum of squares, first non-finite value, hash), the maximum of a row
+// and two sums over a row.
 //   hash = sum over i of mix(2^32 i + word_i) mod 2^64          mix: the finalizer of splitmix64, a bijection
 // Sums are in double, by blocks of kSumBlock elements added in block order, so host bits depend only on the extent and
 // the values, not on the threads; on a GPU the device fixes the order. Functions that return a host value fence; those
@@ -259,6 +259,46 @@ std::uint64_t bit_hash(const Space& space, const Vector<T>& x, std::int64_t offs
                           Kokkos::RangePolicy<Space, Kokkos::IndexType<std::int64_t>>(space, 0, blocks),
                           BitHash{words.data(), extent, block_extent, offset}, Kokkos::Sum<std::uint64_t>(hash));
   return hash;
+}
+
+/// The sums of both values(c), by lanes as in lane_sum.
+template <class Values>
+KOKKOS_INLINE_FUNCTION TwoValues lane_sums(std::int64_t columns, const Values& values) {
+  float first[kLanes] = {};
+  float second[kLanes] = {};
+  const auto add = [&](std::int64_t c, int lane) {
+    const TwoValues at = values(c + lane);
+    first[lane] += at.first;
+    second[lane] += at.second;
+  };
+  std::int64_t c = 0;
+  for (; c + kLanes <= columns; c += kLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) add(c, lane);
+  }
+  for (int lane = 0; c + lane < columns; ++lane) add(c, lane);
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int lane = 0; lane < half; ++lane) {
+      first[lane] += first[lane + half];
+      second[lane] += second[lane + half];
+    }
+  }
+  return {first[0], second[0]};
+}
+
+/// An argument for each element of In.
+template <class In>
+using FloatOf = float;
+
+/// The sums of f(x[c]...).first and of f(x[c]...).second over c in [0, columns), each with the bits of row_sum, and on
+/// a host in one pass.
+template <class Team, class F, class... In>
+KOKKOS_INLINE_FUNCTION TwoValues row_sums(const Team& team, std::int64_t columns, const F& f, const In*... x) {
+  KOKKOS_IF_ON_HOST((static_cast<void>(team);
+                     return lane_sums(columns, [=](std::int64_t c) { return f(static_cast<float>(x[c])...); });))
+  KOKKOS_IF_ON_DEVICE((
+      const auto first = [=](FloatOf<In>... v) { return f(v...).first; };
+      const auto second = [=](FloatOf<In>... v) { return f(v...).second; };
+      return TwoValues{row_sum(team, columns, first, x...), row_sum(team, columns, second, x...)};))
 }
 
 }  // namespace kozero::kernels

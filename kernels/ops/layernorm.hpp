@@ -9,6 +9,7 @@
 // Ba, Kiros, Hinton 2016, arXiv:1607.06450.
 #pragma once
 #include "kernels/launch/inputs.hpp"
+#include "kernels/launch/reduce.hpp"
 #include "kernels/launch/row_blocks.hpp"
 #include "kernels/ops/bias.hpp"
 
@@ -55,10 +56,10 @@ static void layernorm_add_dx(const Space& space, Matrix<T> dx, MatrixIn<T> dy, M
         const T* const weight = gamma.data();
         const float m = mean(n);
         const float r = rstd(n);
-        const auto g = [](float w, float d) { return w * d; };
-        const auto g_xhat = [=](float w, float d, float v) { return w * d * ((v - m) * r); };
-        const float mean_g = share * row_sum(team, columns, g, weight, upper);
-        const float mean_gx = share * row_sum(team, columns, g_xhat, weight, upper, in);
+        const auto g_and_g_xhat = [=](float w, float d, float v) { return TwoValues{w * d, w * d * ((v - m) * r)}; };
+        const TwoValues sums = row_sums(team, columns, g_and_g_xhat, weight, upper, in);
+        const float mean_g = share * sums.first;
+        const float mean_gx = share * sums.second;
         const auto added = [=](float before, float w, float d, float v) {
           return before + r * ((w * d - mean_g) - (v - m) * r * mean_gx);
         };
