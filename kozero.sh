@@ -3,7 +3,7 @@
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
 # kozero.sh: from a fresh clone to a run. Finds what is missing, installs it (Debian), configures, builds, runs.
-# Installing is done by cmake/install_packages.sh and cmake/install_kokkos.sh.
+# Installing is done by cmake/install_*.sh.
 set -euo pipefail
 
 readonly kRoot=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -68,6 +68,12 @@ configure_without_tests() {
   configure "$1" -DKOZERO_TESTS=OFF
 }
 
+# Arrow reads Parquet files. All else works without it.
+fetch_arrow() {
+  [[ -z ${KOZERO_NO_INSTALL:-} && $(uname -m) == x86_64 ]] || return 0
+  "$kRoot/cmake/install_arrow.sh" >/dev/null || say "Arrow cannot be fetched: Parquet files will be refused"
+}
+
 # Configures the preset $1 for the command $2, installing first what it lacks, unless all is as it was.
 ensure_configured() {
   local preset=$1 command=$2 build=$kRoot/build/$1 key before
@@ -81,10 +87,12 @@ ensure_configured() {
     "$kRoot/cmake/install_nvidia_wheels.sh" >/dev/null ||
       say "cuDNN's front end cannot be fetched: on GPUs, KoZeRO's own kernels compute attention"
   fi
+  if python3 -c 'import ensurepip, venv' 2>/dev/null; then fetch_arrow; fi
   say "configuring (preset $preset)"
   if ! configure "$preset"; then
     [[ -s $build/missing.txt ]] || configuration_failed "$preset"
     "$kRoot/cmake/install_packages.sh" missing "$build/missing.txt" "$preset"
+    fetch_arrow
     if ! configure "$preset"; then
       [[ $command != test ]] && configure_without_tests "$preset" || configuration_failed "$preset"
       key+=", without tests"

@@ -4,9 +4,9 @@
 # Dependencies.cmake: finds what KoZeRO stands on and gives each part one imported target:
 #   Kokkos::kokkos  MPI::MPI_CXX  external::hdf5  DNNL::dnnl (not with KOZERO_ONEDNN=OFF)  Catch2::Catch2
 #   tomlplusplus::tomlplusplus  nlohmann_json::nlohmann_json  CLI11::CLI11  fmt::fmt  external::pcre2  external::xxhash
-#   external::sentencepiece  external::utf8proc
+#   external::sentencepiece  external::utf8proc  external::zlib  external::zstd
+#   where it is there: external::parquet
 #   with KOZERO_CUDA: CUDA::cublasLt, external::nccl
-#   with KOZERO_GPU_EMULATOR: external::zstd
 #   with KOZERO_CUDA or KOZERO_TESTS, where it is there: external::cudnn_frontend
 # What is missing stops the configuration, all of it at once, with the remedy. Nothing is downloaded here: kozero.sh
 # installs, and reads from missing.txt in the build folder what (name|Debian packages|Spack spec, one part a line).
@@ -71,6 +71,9 @@ kozero_pkg_config(pcre2 libpcre2-8>=10.40 WHAT "PCRE2 (10.40 or newer)" DEBIAN l
 kozero_pkg_config(xxhash libxxhash>=0.8 WHAT "xxHash (0.8 or newer)" DEBIAN libxxhash-dev SPACK xxhash)
 kozero_pkg_config(sentencepiece sentencepiece WHAT "SentencePiece" DEBIAN libsentencepiece-dev SPACK sentencepiece)
 kozero_pkg_config(utf8proc libutf8proc WHAT "utf8proc" DEBIAN libutf8proc-dev SPACK utf8proc)
+kozero_pkg_config(zlib zlib WHAT "zlib" DEBIAN zlib1g-dev SPACK zlib-api)
+kozero_pkg_config(zstd libzstd WHAT "zstd" DEBIAN libzstd-dev SPACK zstd)
+include(ArrowLibrary)
 if(KOZERO_TESTS)
   kozero_find(Catch2 3.4 WHAT "Catch2 (3.4 or newer)" DEBIAN catch2 SPACK catch2@3)
   find_program(KOZERO_H5DUMP NAMES h5dump DOC "HDF5's own reader: tests read a weights file with it")
@@ -82,8 +85,8 @@ endif()
 if(KOZERO_CUDA)
   include(NcclLibrary)
 endif()
-if(KOZERO_GPU_EMULATOR)
-  include(GpuEmulator)
+if(KOZERO_GPU_EMULATOR AND NOT KOZERO_CUDA)
+  message(FATAL_ERROR "KOZERO_GPU_EMULATOR=ON needs KOZERO_CUDA=ON: the emulator runs the programs of a CUDA build")
 endif()
 if(KOZERO_CUDA OR KOZERO_TESTS)
   include(CudnnFrontend)

@@ -32,7 +32,7 @@ configure_package_config_file(cmake/KoZeROConfig.cmake.in ${PROJECT_BINARY_DIR}/
                               INSTALL_DESTINATION ${_package})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/KoZeROConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/KoZeROConfig.cmake ${PROJECT_BINARY_DIR}/KoZeROConfigVersion.cmake
-        cmake/Dependencies.cmake cmake/Hdf5.cmake cmake/KokkosLibrary.cmake cmake/MessagePassing.cmake cmake/OneDnn.cmake
+        cmake/ArrowLibrary.cmake cmake/Dependencies.cmake cmake/Hdf5.cmake cmake/KokkosLibrary.cmake cmake/MessagePassing.cmake cmake/OneDnn.cmake
         DESTINATION ${_package})
-install(PROGRAMS cmake/install_kokkos.sh DESTINATION ${_package})
+install(PROGRAMS cmake/install_arrow.sh cmake/install_kokkos.sh DESTINATION ${_package})
 install(DIRECTORY cmake/patches DESTINATION ${_package})

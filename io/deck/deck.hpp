@@ -85,6 +85,7 @@ struct ModelKeys {
 struct SourceKeys {
   std::vector<std::string> text;
   std::int64_t repeat = 1;
+  std::string filter;  ///< "": data.filter
 };
 
 struct DataKeys {
@@ -93,6 +94,10 @@ struct DataKeys {
   std::vector<std::string> tokens;
   bool synthetic = false;
   std::string tokenizer = "bytes";
+  std::string text_field = "text";
+  std::string filter;  ///< "": none
+  std::string on_bad_document = "stop";
+  bool deduplicate = false;
   double val_fraction = 0.05;
   std::string cache;  ///< "": .tokens beside run.dir
   bool strict = false;

@@ -161,8 +161,9 @@ std::vector<DeckRow> model_rows() {
 std::vector<DeckRow> data_rows() {
   using K = DataKeys;
   return {
-      first({"data.text", kData<&K::text>, text("path of a UTF-8 file or a folder"),
-             "text to train on; give one of data.text, data.source, data.tokens, data.synthetic", "none"}),
+      first({"data.text", kData<&K::text>, text("path of a file or a folder"),
+             "text, JSON lines or Parquet to train on; give one of data.text, data.source, data.tokens, data.synthetic",
+             "none"}),
       {"data.source", kData<&K::source>, text("data.source"),
        "text of several sources; an epoch has each source repeat times", "none"},
       {"data.tokens", kData<&K::tokens>, text("path of a token shard (.bin)"),
@@ -171,6 +172,13 @@ std::vector<DeckRow> data_rows() {
       first({"data.tokenizer", kData<&K::tokenizer>,
              text("bytes | bpe | bpe:N | path of a tokenizer.json or SentencePiece .model"),
              "tokenizer of the text; bpe learns model.vocab ids from the text"}),
+      {"data.text_field", kData<&K::text_field>, text("name"),
+       "key of JSON lines and column of Parquet that has the text of a document"},
+      {"data.filter", kData<&K::filter>, text("COLUMN SIGN NUMBER"),
+       "which records of JSON lines and Parquet are documents, such as \"int_score >= 3\"", "all"},
+      {"data.on_bad_document", kData<&K::on_bad_document>, words({"stop", "skip"}),
+       "what to do with a record that is damaged or has no text: stop, or skip and count it"},
+      {"data.deduplicate", kData<&K::deduplicate>, truth(), "of documents with equal text, only the first is used"},
       first({"data.val_fraction", kData<&K::val_fraction>, from_to(0, kMostValidation),
              "share of the data that is kept for validation"}),
       {"data.cache", kData<&K::cache>, text("path of a folder that all ranks see"),
@@ -342,9 +350,10 @@ const std::vector<ListColumn<SourceKeys>>& columns_of(const SourceKeys& /*source
   using K = SourceKeys;
   constexpr double kMostRepeats = 1000;
   static const std::vector<ListColumn<K>> columns = {
-      {"text", of_source<&K::text>, text("path of a UTF-8 file or a folder"), "the source's text, as data.text", true},
+      {"text", of_source<&K::text>, text("path of a file or a folder"), "the source's text, as data.text", true},
       {"repeat", of_source<&K::repeat>, from_to(1, kMostRepeats),
        "times that an epoch has the source's training text; its validation text counts once"},
+      {"filter", of_source<&K::filter>, text("COLUMN SIGN NUMBER"), "instead of data.filter"},
   };
   return columns;
 }

@@ -27,11 +27,21 @@ std::string text_of(const RopeScalingKeys& scaling) {
          ", original_seq = " + text_of(scaling.original_seq) + "}";
 }
 
+/// Whether a column that a table may leave out has an empty text, as in a table that leaves it out.
+template <class Keys>
+bool is_left_out(const ListColumn<Keys>& column, const DeckValue& value) {
+  const auto* const text = std::get_if<std::string*>(&value);
+  return !column.is_needed && text != nullptr && (*text)->empty();
+}
+
 template <ListTable Keys>
 std::string text_of(const Keys& keys) {
   Keys copy = keys;
   std::vector<std::string> texts;
-  for (const auto& column : columns_of(keys)) texts.push_back(column.name + " = " + toml_text(column.value_in(copy)));
+  for (const auto& column : columns_of(keys)) {
+    const DeckValue value = column.value_in(copy);
+    if (!is_left_out(column, value)) texts.push_back(column.name + " = " + toml_text(value));
+  }
   return "{" + joined(texts) + "}";
 }
 
@@ -88,8 +98,10 @@ struct Fits {
   template <ListTable Keys>
   bool operator()(const std::vector<Keys>* tables) const {
     return !tables->empty() && std::all_of(tables->begin(), tables->end(), [](Keys keys) {
-      return std::ranges::all_of(columns_of(keys),
-                                 [&](const auto& column) { return accepts(column.accepted, column.value_in(keys)); });
+      return std::ranges::all_of(columns_of(keys), [&](const auto& column) {
+        const DeckValue value = column.value_in(keys);
+        return is_left_out(column, value) || accepts(column.accepted, value);
+      });
     });
   }
 };

@@ -48,6 +48,11 @@ constexpr std::int64_t kMaxBytes = std::int64_t{1} << 20;  // a shard has at mos
 
 }  // namespace
 
+Hash128 xxh3_128_of(std::string_view bytes) {
+  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  return {hash.high64, hash.low64};
+}
+
 std::string xxh3_128(std::string_view bytes) { return digits_of(XXH3_128bits(bytes.data(), bytes.size())); }
 
 RunningHash::RunningHash() : state_(XXH3_createState(), [](XXH3_state_t* old) { XXH3_freeState(old); }) {
@@ -59,6 +64,11 @@ void RunningHash::add(std::string_view bytes) {
 }
 
 std::string RunningHash::digits() const { return digits_of(XXH3_128bits_digest(state_.get())); }
+
+Hash128 RunningHash::value() const {
+  const XXH128_hash_t hash = XXH3_128bits_digest(state_.get());
+  return {hash.high64, hash.low64};
+}
 
 std::string hash_of_hashes(const std::vector<std::string>& hashes) {
   RunningHash hash;

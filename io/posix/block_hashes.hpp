@@ -6,6 +6,7 @@
 // The hashes detect accidents (a flipped bit, a truncated file); they are not a signature. XXH3: Y. Collet, xxHash 0.8.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -37,12 +38,21 @@ FileHashes hashes_of(const nlohmann::ordered_json& json);
 /// XXH3-128 as 32 hexadecimal digits.
 std::string xxh3_128(std::string_view bytes);
 
+/// XXH3-128 as two numbers, for tables in memory.
+struct Hash128 {
+  std::uint64_t high = 0;
+  std::uint64_t low = 0;
+  bool operator==(const Hash128&) const = default;
+};
+Hash128 xxh3_128_of(std::string_view bytes);
+
 /// The same for bytes that are added part by part.
 class RunningHash {
  public:
   RunningHash();
   void add(std::string_view bytes);
   [[nodiscard]] std::string digits() const;
+  [[nodiscard]] Hash128 value() const;
 
  private:
   std::unique_ptr<XXH3_state_s, void (*)(XXH3_state_s*)> state_;
@@ -87,3 +97,8 @@ void write_shard_hashes(const std::string& file, const std::string& shard);
 std::optional<FileHashes> read_shard_hashes(const std::string& shard);
 
 }  // namespace kozero::io
+
+template <>
+struct std::hash<kozero::io::Hash128> {
+  std::size_t operator()(const kozero::io::Hash128& hash) const noexcept { return hash.low; }
+};

@@ -7,6 +7,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace kozero::io {
@@ -15,6 +16,9 @@ struct TextBlock {
   std::string text;
   std::int64_t offset = 0;       ///< of the block's first byte in the whole file or corpus
   bool starts_document = false;  ///< the first block of a document
+  /// A hash of the whole document, if its file has many documents. A file that is one document has none.
+  std::optional<std::uint64_t> document;
+  std::size_t file = 0;  ///< the document's file, by its number in the corpus
 };
 
 /// Reads documents once, front to back.

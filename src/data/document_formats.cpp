@@ -10,70 +10,141 @@
 
 #include <kozero/core/error.hpp>
 #include "io/posix/file.hpp"
+#include "io/posix/readable.hpp"
+#include "io/text/byte_stream.hpp"
 
 namespace kozero::data {
 namespace {
 
-/// A file and its beginning, by which its format is recognized.
+/// A file and its beginning, decompressed, by which its format is recognized.
 struct FileBeginning {
-  const std::string& path;
+  const TextFile& file;
   std::string_view bytes;
-  bool is_whole;  ///< the file has no further bytes
+  bool is_whole;                 ///< the file has no further bytes
+  std::string_view compression;  ///< "gzip" or "zstd"; "" for a stored file
 };
 
 struct DocumentFormat {
   bool (*fits)(const FileBeginning&);
-  std::unique_ptr<io::DocumentReader> (*open)(const TextFile& file, std::int64_t block_bytes);
+  /// Why the file, which fits, has no documents; empty if it may have some.
+  Objection (*objection)(const FileBeginning&);
+  std::unique_ptr<io::DocumentReader> (*open)(const TextFile&, std::int64_t block_bytes, CorpusPass&);
 };
 
-Objection objection_of_text(const FileBeginning& file) { return objection_to(file.bytes, file.is_whole, file.path); }
-
-/// The first row that fits a file reads it.
-constexpr std::array kDocumentFormats = {
-    DocumentFormat{[](const FileBeginning& file) { return objection_of_text(file).reason.empty(); }, read_plain_text},
-};
-
-/// Calls visit(file, row) with the row that reads the file, or with nullptr.
-template <class Visit>
-auto with_format(const std::string& path, const Visit& visit) {
-  constexpr std::size_t kProbe = 8192;
-  std::array<char, kProbe> head{};
-  const auto extent =
-      static_cast<std::size_t>(io::FileDescriptor(path, io::FileDescriptor::Use::read).read_up_to(head, 0));
-  const FileBeginning file{path, {head.data(), extent}, extent < kProbe};
-  const auto fits = [&](const DocumentFormat& format) { return format.fits(file); };
-  const auto* const row = std::find_if(kDocumentFormats.begin(), kDocumentFormats.end(), fits);
-  return visit(file, row == kDocumentFormats.end() ? nullptr : row);
+/// Text may begin with a magic number of letters.
+bool is_text(std::string_view bytes) {
+  return bytes.find('\0') == std::string_view::npos && io::utf8_prefix(bytes) == bytes.size();
 }
 
-std::unique_ptr<io::DocumentReader> open_documents(const TextFile& file, std::int64_t block_bytes) {
-  return with_format(file.path, [&](const FileBeginning& begin, const DocumentFormat* format) {
-    if (format == nullptr) {
-      throw Error(Failure::input, file.key + ": " + file.path + ": " + objection_of_text(begin).refusal);
-    }
-    return format->open(file, block_bytes);
-  });
+Objection objection_to_text(const FileBeginning& begin) {
+  if (!begin.compression.empty()) {
+    const std::string reason = std::string(begin.compression) + ", but not of JSON lines";
+    return {reason, reason + "; unpack it: " + (begin.compression == "gzip" ? "gunzip -k FILE" : "unzstd FILE")};
+  }
+  const auto objection = objection_to(begin.bytes, begin.is_whole);
+  const std::string& column = begin.file.rules.filter.column;
+  if (!objection.reason.empty() || column.empty()) return objection;
+  const std::string reason = "text without \"" + column + "\"";
+  return {reason, reason + ": data.filter is for JSON lines and Parquet"};
+}
+
+io::Hash128 hash_of_file(const std::string& path) {
+  io::RunningHash hash;
+  std::vector<char> chunk(std::size_t{1} << 16);
+  const auto stream = io::open_bytes(path);
+  for (std::size_t got = stream->read(chunk); got > 0; got = stream->read(chunk)) hash.add({chunk.data(), got});
+  return hash.value();
+}
+
+/// Null if the text is left out.
+std::unique_ptr<io::DocumentReader> open_text(const TextFile& file, std::int64_t block_bytes, CorpusPass& pass) {
+  if (pass.deduplicate && pass.is_duplicate(hash_of_file(file.path))) return nullptr;
+  ++pass.counts.documents;
+  return read_plain_text(file, block_bytes);
+}
+
+/// The first row that fits a file reads it. The last one fits every file.
+constexpr std::array kDocumentFormats = {
+    DocumentFormat{
+        [](const FileBeginning& begin) { return is_json_lines(begin.bytes, begin.file.path); },
+        [](const FileBeginning& begin) { return objection_to_json_lines(begin.file.path, begin.file.rules); },
+        [](const TextFile& file, std::int64_t block_bytes, CorpusPass& pass) {
+          return read_records(open_json_lines(file.path, file.rules), file, block_bytes, pass);
+        }},
+    DocumentFormat{[](const FileBeginning& begin) { return begin.bytes.starts_with("PAR1") && !is_text(begin.bytes); },
+                   [](const FileBeginning& begin) { return objection_to_parquet(begin.file.path, begin.file.rules); },
+                   [](const TextFile& file, std::int64_t block_bytes, CorpusPass& pass) {
+                     return read_records(open_parquet(file.path, file.rules), file, block_bytes, pass);
+                   }},
+    DocumentFormat{[](const FileBeginning& /*begin*/) { return true; }, objection_to_text, open_text},
+};
+
+/// Fills the front of `head` with the beginning of what a compressed file unpacks to; returns how many bytes. A damaged
+/// file is an error only if its name promises documents.
+std::size_t unpacked_beginning(const std::string& path, std::span<char> head) {
+  std::size_t extent = 0;
+  try {
+    const auto stream = io::open_bytes(path);
+    for (std::size_t got = 1; got > 0 && extent < head.size(); extent += got) got = stream->read(head.subspan(extent));
+  } catch (const Error&) {
+    if (is_json_lines("", path)) throw;
+  }
+  return extent;
+}
+
+/// Calls visit(file, row) with the row that reads the file.
+template <class Visit>
+auto with_format(const TextFile& file, const Visit& visit) {
+  constexpr std::size_t kProbe = 8192;
+  std::array<char, kProbe> head{};
+  auto extent =
+      static_cast<std::size_t>(io::FileDescriptor(file.path, io::FileDescriptor::Use::read).read_up_to(head, 0));
+  const std::string_view compression = io::compression_of({head.data(), extent});
+  if (!compression.empty()) extent = unpacked_beginning(file.path, head);
+  const FileBeginning begin{file, {head.data(), extent}, extent < kProbe, compression};
+  return visit(begin, *std::ranges::find_if(kDocumentFormats, [&](const auto& row) { return row.fits(begin); }));
+}
+
+/// Null if the file is left out.
+std::unique_ptr<io::DocumentReader> open_documents(const TextFile& file, std::int64_t block_bytes, CorpusPass& pass) {
+  Objection objection;
+  try {
+    auto documents = with_format(file, [&](const FileBeginning& begin, const DocumentFormat& format) {
+      objection = format.objection(begin);
+      return objection.reason.empty() ? format.open(file, block_bytes, pass) : nullptr;
+    });
+    if (objection.reason.empty()) return documents;
+  } catch (const Error& damage) {
+    if (damage.failure() != Failure::input) throw;
+    refuse_or_count(file, damage.what(), pass);
+    return nullptr;
+  }
+  throw Error(Failure::input, file.key + ": " + file.path + ": " + objection.refusal);
 }
 
 class CorpusReader final : public io::DocumentReader {
  public:
-  CorpusReader(const std::vector<TextFile>& files, std::int64_t block_bytes)
-      : files_(files), block_bytes_(block_bytes) {}
+  CorpusReader(const std::vector<TextFile>& files, std::int64_t block_bytes, CorpusPass* pass)
+      : files_(files), block_bytes_(block_bytes), pass_(pass == nullptr ? own_pass_ : *pass) {}
 
   bool next(io::TextBlock& block) override {
+    block.document.reset();
     while (documents_ == nullptr || !documents_->next(block)) {
       if (next_file_ == files_.size()) return false;
       if (next_file_ > 0) file_begin_ += files_[next_file_ - 1].bytes;
-      documents_ = open_documents(files_[next_file_], block_bytes_);
+      documents_ = open_documents(files_[next_file_], block_bytes_, pass_);
       ++next_file_;
     }
     block.offset += file_begin_;
+    block.file = next_file_ - 1;
     return true;
   }
 
  private:
   std::vector<TextFile> files_;
   std::int64_t block_bytes_;
+  CorpusPass own_pass_;
+  CorpusPass& pass_;
   std::size_t next_file_ = 0;
   std::int64_t file_begin_ = 0;  ///< of the open file in the corpus
   std::unique_ptr<io::DocumentReader> documents_;
@@ -81,14 +152,13 @@ class CorpusReader final : public io::DocumentReader {
 
 }  // namespace
 
-Objection objection_to_file(const std::string& path) {
-  return with_format(path, [](const FileBeginning& file, const DocumentFormat* format) {
-    return format == nullptr ? objection_of_text(file) : Objection();
-  });
+Objection objection_to_file(const TextFile& file) {
+  return with_format(file,
+                     [](const FileBeginning& begin, const DocumentFormat& format) { return format.objection(begin); });
 }
 
-std::unique_ptr<io::DocumentReader> FileCorpus::read(std::int64_t block_bytes) const {
-  return std::make_unique<CorpusReader>(files_, block_bytes);
+std::unique_ptr<io::DocumentReader> FileCorpus::read(std::int64_t block_bytes, CorpusPass* pass) const {
+  return std::make_unique<CorpusReader>(files_, block_bytes, pass);
 }
 
 }  // namespace kozero::data

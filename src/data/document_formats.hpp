@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // document_formats.hpp: the formats of files that contain documents, and a corpus of such files.
 //   a file's first bytes -> its row of the table -> a DocumentReader of the file -> blocks of the whole corpus
-// A new format is a source with its DocumentReader, a declaration here and a row of the table in document_formats.cpp.
+// A new format is a source with its RecordFile (records.hpp) and a row of the table in document_formats.cpp.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -12,6 +12,7 @@
 #include <kozero/data/text_files.hpp>
 #include "io/text/document_reader.hpp"
 #include "src/data/not_text.hpp"
+#include "src/data/records.hpp"
 
 namespace kozero::data {
 
@@ -19,16 +20,20 @@ namespace kozero::data {
 /// most.
 std::unique_ptr<io::DocumentReader> read_plain_text(const TextFile& file, std::int64_t block_bytes);
 
-/// Why no row of the table reads the file, as an objection to plain text; empty if a row does.
-/// Throws Error(input) if the file cannot be read.
-Objection objection_to_file(const std::string& path);
+/// Why the file has no documents; empty if it may have some. Throws Error(input), "PATH: REASON", if it cannot be read
+/// or is damaged where its format shows.
+Objection objection_to_file(const TextFile& file);
 
-/// The documents of the files, in their order. A plain text file is one document.
+/// The documents of the files, in their order. A plain text file is one document, other formats have one per record.
 class FileCorpus final : public io::Corpus {
  public:
   explicit FileCorpus(std::vector<TextFile> files) : files_(std::move(files)) {}
   [[nodiscard]] std::int64_t bytes() const override { return total_bytes(files_); }
-  [[nodiscard]] std::unique_ptr<io::DocumentReader> read(std::int64_t block_bytes) const override;
+  [[nodiscard]] std::unique_ptr<io::DocumentReader> read(std::int64_t block_bytes) const override {
+    return read(block_bytes, nullptr);
+  }
+  /// The same for a pass that leaves out duplicates or wants counts; `pass` outlives the reader.
+  [[nodiscard]] std::unique_ptr<io::DocumentReader> read(std::int64_t block_bytes, CorpusPass* pass) const;
 
  private:
   std::vector<TextFile> files_;

@@ -3,19 +3,13 @@
 // not_text.cpp: the table of formats that are not text, and the tests for UTF-8 and JSON.
 #include "src/data/not_text.hpp"
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <algorithm>
 #include <array>
-#include <filesystem>
-#include <nlohmann/json.hpp>
-#include <vector>
 
 #include "io/posix/readable.hpp"
 
 namespace kozero::data {
 namespace {
-
-namespace fs = std::filesystem;
 
 /// A format that is not text: bytes at an offset that show it, and how to make text of such a file.
 struct Format {
@@ -27,11 +21,8 @@ struct Format {
 
 using namespace std::string_view_literals;
 
-constexpr std::array<Format, 17> kFormats = {{
-    {0, "PAR1"sv, "Parquet", "write its text column to a text file"},
-    {0, "ARROW1\0\0"sv, "Arrow", "write its text column to a text file"},
-    {0, "\x1F\x8B"sv, "gzip", "unpack it: gunzip -k FILE"},
-    {0, "\x28\xB5\x2F\xFD"sv, "zstd", "unpack it: unzstd FILE"},
+constexpr std::array<Format, 14> kFormats = {{
+    {0, "ARROW1\0\0"sv, "Arrow", "write it as Parquet"},
     {0, "\xFD\x37zXZ\0"sv, "xz", "unpack it: unxz -k FILE"},
     {4, "1AY&SY"sv, "bzip2", "unpack it: bunzip2 -k FILE"},
     {0, "PK\3\4"sv, "ZIP, as .docx, .epub and .pt files are", "unpack it: unzip FILE"},
@@ -48,17 +39,7 @@ constexpr std::array<Format, 17> kFormats = {{
 }};
 
 Objection not_text(const std::string& format, const std::string& remedy) {
-  return {format, format + ", not text; accepted: UTF-8 text files; " + remedy};
-}
-
-/// Whether a file has a JSON object on each line: by its first line, and the next one or the file's name.
-bool is_json_lines(std::string_view head, const fs::path& path) {
-  if (!head.starts_with('{')) return false;
-  const bool has_name = path.extension() == ".jsonl" || path.extension() == ".ndjson";
-  const std::size_t end = head.find('\n');
-  if (end == std::string_view::npos) return has_name;
-  const std::string_view next = head.substr(std::min(head.find_first_not_of("\r\n", end), head.size()));
-  return nlohmann::json::accept(head.substr(0, end)) && (has_name || next.starts_with('{'));
+  return {format, format + "; accepted: UTF-8 text, JSON lines (also .gz, .zst), Parquet; " + remedy};
 }
 
 /// Whether a file begins like a JSON array of objects, as data sets of instructions do: `[`, then `{` and a key.
@@ -70,16 +51,6 @@ bool is_json_array(std::string_view head) {
     head.remove_prefix(1);
   }
   return true;
-}
-
-/// The keys of the first object in `line`, "messages, source"; "" if it is not whole.
-std::string keys_of(std::string_view line) {
-  const auto json = nlohmann::json::parse(line, nullptr, false);
-  std::vector<std::string> keys;
-  if (json.is_object()) {
-    for (const auto& [key, value] : json.items()) keys.push_back(key);
-  }
-  return keys.empty() ? "" : fmt::format("; its keys: {}", fmt::join(keys, ", "));
 }
 
 /// The format that a file's first bytes show, or nullptr.
@@ -99,21 +70,17 @@ Objection not_utf8(std::string_view bytes, std::size_t good, std::int64_t offset
   return {reason, reason + "; convert it, for example: iconv -f LATIN1 -t UTF-8 FILE >NEW"};
 }
 
-Objection objection_to(std::string_view bytes, bool is_whole, const std::string& path) {
+Objection objection_to(std::string_view bytes, bool is_whole) {
   const std::size_t good = io::utf8_prefix(bytes);
   const bool may_be_cut = !is_whole && bytes.size() - good < 4;
   const bool is_utf8 = bytes.find('\0') == std::string_view::npos && (good == bytes.size() || may_be_cut);
-  if (is_utf8 && is_json_lines(bytes, path)) {
-    return not_text("JSON objects, one per line", "write their texts to one, for example: jq -r .text FILE >NEW" +
-                                                      keys_of(bytes.substr(0, bytes.find('\n'))));
-  }
   if (is_utf8 && is_json_array(bytes)) {
-    return not_text("a JSON array of objects", "write their texts to one, for example: jq -r '.[].text' FILE >NEW");
+    return not_text("a JSON array of objects", "write JSON lines: jq -c '.[]' FILE >NEW.jsonl");
   }
   const Format* format = format_of(bytes);
   if (format != nullptr && (!is_utf8 || bytes.starts_with("%PDF-"))) return not_text(format->name, format->remedy);
   if (bytes.find('\0') != std::string_view::npos) {
-    return {"binary", "not text: it holds a NUL byte; accepted: UTF-8 text files"};
+    return {"binary", "not text: it holds a NUL byte; accepted: UTF-8 text, JSON lines (also .gz, .zst), Parquet"};
   }
   return is_utf8 ? Objection() : not_utf8(bytes, good, 0);
 }

@@ -15,9 +15,9 @@ struct Objection {
   std::string refusal;
 };
 
-/// `head` is the beginning of the file at `path`; `is_whole` says whether it is the whole file.
+/// `head` is the beginning of a file; `is_whole` says whether it is the whole file.
 /// A PDF may begin like text; the other formats do not.
-Objection objection_to(std::string_view head, bool is_whole, const std::string& path);
+Objection objection_to(std::string_view head, bool is_whole);
 
 /// The objection to text that is not UTF-8 from `good` on; `offset` is the position of its first byte in the file.
 Objection not_utf8(std::string_view bytes, std::size_t good, std::int64_t offset);

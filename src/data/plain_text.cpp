@@ -11,28 +11,10 @@
 #include "io/posix/readable.hpp"
 #include "src/data/document_formats.hpp"
 #include "src/data/not_text.hpp"
+#include "src/data/records.hpp"
 
 namespace kozero::data {
 namespace {
-
-/// Whether every split pattern cuts between the two characters: "word| next" and "word|\n",
-/// but "end.\n" may be one pretoken.
-bool always_cut(char before, char after) {
-  const auto is_alnum = [](char c) { return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z'); };
-  if (after == '\n' || after == '\r') return is_alnum(before);
-  return (after == ' ' || (after >= '\t' && after <= '\r')) && before > ' ' && before < '\x7f';
-}
-
-/// Where a block that is followed by more text ends: see io/text/document_reader.hpp. A block without such a boundary
-/// ends before the last character's first byte, so that no UTF-8 sequence is cut.
-std::size_t cut(std::string_view text) {
-  for (std::size_t end = text.size() - 1; end > 0; --end) {
-    if (always_cut(text[end - 1], text[end])) return end;
-  }
-  std::size_t end = text.size() - 1;
-  while (end > 1 && text.size() - end < 4 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
-  return std::max<std::size_t>(end, 1);
-}
 
 class PlainTextReader final : public io::DocumentReader {
  public:
@@ -47,7 +29,7 @@ class PlainTextReader final : public io::DocumentReader {
   bool next(io::TextBlock& block) override {
     const bool more = ahead_.size() > block_bytes_ || fill();
     if (ahead_.empty()) return false;
-    const std::size_t end = more ? cut(std::string_view(ahead_).substr(0, block_bytes_ + 1)) : ahead_.size();
+    const std::size_t end = more ? block_end(ahead_, block_bytes_) : ahead_.size();
     block.text.assign(ahead_, 0, end);
     block.offset = offset_;
     block.starts_document = offset_ == 0;

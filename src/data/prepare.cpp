@@ -122,36 +122,32 @@ struct InvisibleMarks {
   }
 };
 
-/// The offsets in the corpus at which sources end.
-std::vector<std::int64_t> ends_of_sources(const std::vector<TextFile>& files) {
-  std::vector<std::int64_t> ends;
-  std::int64_t end = 0;
-  for (const auto& file : files) {
-    ends.resize(file.source + 1, end);
-    ends.back() = end += file.bytes;
-  }
-  return ends;
+/// Whether a document is for validation: by its hash, which is uniform over [0, 2^64).
+bool is_chosen(std::uint64_t hash, double val_fraction) {
+  return static_cast<double>(hash >> 11U) * 0x1p-53 < val_fraction;
 }
 
 InvisibleMarks tokenize(const std::vector<TextFile>& files, const io::Tokenizer& tokenizer, double val_fraction,
-                        SplitWriter& train, SplitWriter& val) {
+                        CorpusPass& pass, SplitWriter& train, SplitWriter& val) {
   const FileCorpus corpus(files);
-  const std::vector<std::int64_t> ends = ends_of_sources(files);
   const Stretches stretches(corpus.bytes(), val_fraction);
   const Token separator = tokenizer.end_of_text();
   const SplitWriter* previous = nullptr;
   InvisibleMarks marks;
-  const auto reader = corpus.read(stretches.block_bytes());
+  const auto reader = corpus.read(stretches.block_bytes(), &pass);
   std::size_t source = 0;
   for (io::TextBlock block; reader->next(block);) {
-    for (; source + 1 < ends.size() && block.offset >= ends[source]; ++source) train.begin_source();
-    SplitWriter& side = stretches.is_validation(block.offset) ? val : train;
+    for (; source < files[block.file].source; ++source) train.begin_source();
+    const bool is_validation =
+        block.document ? is_chosen(*block.document, val_fraction) : stretches.is_validation(block.offset);
+    SplitWriter& side = is_validation ? val : train;
     if ((block.starts_document || &side != previous) && separator >= 0) side.append(std::span(&separator, 1));
     side.append(block.starts_document ? tokenizer.encode(block.text) : tokenizer.encode_rest(block.text));
     side.count_bytes(block.text.size());
     marks.count(block);
     previous = &side;
   }
+  for (; source < files.back().source; ++source) train.begin_source();
   return marks;
 }
 
@@ -179,11 +175,18 @@ void make_tokens(const PrepareOrder& order, const std::vector<TextFile>& files, 
   tokenizer->save(tokens.tokenizer_file);
   SplitWriter train(folder, "train", tokens.vocab);
   SplitWriter val(folder, "val", tokens.vocab);
-  const InvisibleMarks marks = tokenize(files, *tokenizer, order.val_fraction, train, val);
+  CorpusPass pass;
+  pass.deduplicate = order.deduplicate;
+  const InvisibleMarks marks = tokenize(files, *tokenizer, order.val_fraction, pass, train, val);
+  tokens.counts = pass.counts;
   tokens.byte_order_marks = marks.byte_order_marks;
   tokens.crlf_line_ends = marks.crlf_line_ends;
   tokens.train = train.finish();
   tokens.val = val.finish();
+  if (tokens.train.tokens + tokens.val.tokens == 0) {
+    const std::string left_out = listed(tokens.counts);
+    throw Error(Failure::input, files.front().key + ": no document" + (left_out.empty() ? "" : "; " + left_out));
+  }
   if (!order.sources.empty()) tokens.train_sources = train.finished_sources();
   write_description(folder, tokens);
 }
@@ -198,6 +201,11 @@ std::vector<std::string> notes_on(const PrepareOrder& order, const PreparedToken
         fmt::format("byte-order marks ({}) and CR LF line ends ({}) go into the tokens as they are; dos2unix "
                     "FILE removes both",
                     made.byte_order_marks, made.crlf_line_ends));
+  }
+  if (const std::string left_out = listed(made.counts); !left_out.empty()) notes.push_back(left_out);
+  if (order.val_fraction > 0.0 && made.val.tokens == 0 && made.counts.documents > 0) {
+    notes.push_back(fmt::format("no validation text: of {} documents, val_fraction = {} chose none",
+                                made.counts.documents, order.val_fraction));
   }
   if (const std::string skipped = listed(made.skipped); !skipped.empty()) notes.push_back(skipped);
   return notes;

@@ -3,6 +3,7 @@
 // prepared_tokens.cpp: tokens.json, which describes a folder of prepared tokens, and the fingerprint in it.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -29,6 +30,34 @@ Json json_of(const TokenSplit& split) {
   Json files = Json::array();
   for (const auto& file : split.files) files.push_back(fs::path(file).filename().string());
   return {{"files", files}, {"tokens", split.tokens}, {"bytes", split.bytes}};
+}
+
+Json json_of(const DocumentCounts& counts) {
+  return {{"documents", counts.documents},   {"empty", counts.empty}, {"filtered", counts.filtered},
+          {"duplicates", counts.duplicates}, {"bad", counts.bad},     {"bad_places", counts.bad_places}};
+}
+
+DocumentCounts counts_from(const Json& json) {
+  DocumentCounts counts;
+  json.at("documents").get_to(counts.documents);
+  json.at("empty").get_to(counts.empty);
+  json.at("filtered").get_to(counts.filtered);
+  json.at("duplicates").get_to(counts.duplicates);
+  json.at("bad").get_to(counts.bad);
+  json.at("bad_places").get_to(counts.bad_places);
+  return counts;
+}
+
+/// What of the rules changes the documents; "" for plain rules, so that tokens of plain text keep their fingerprint.
+std::string text_of(const DocumentRules& rules) {
+  std::string text;
+  if (rules.text_field != DocumentRules().text_field) text += "field " + rules.text_field + '\0';
+  if (const NumberFilter& filter = rules.filter; !filter.column.empty()) {
+    text += "filter " + filter.column + '\0' + std::to_string(static_cast<int>(filter.comparison)) + '\0' +
+            std::to_string(std::bit_cast<std::uint64_t>(filter.bound)) + '\0';
+  }
+  if (rules.skip_bad) text += std::string("skip bad") + '\0';
+  return text;
 }
 
 /// A file name from the description, inside the folder and nowhere else.
@@ -68,9 +97,11 @@ std::string fingerprint_of(const PrepareOrder& order, const std::vector<TextFile
       << '\0';
   if (!order.split.empty() && io::bpe_size(order.tokenizer)) all << order.split << '\0';
   if (is_file) all << io::read_whole_file(order.tokenizer, INT64_MAX) << '\0';
+  if (order.deduplicate) all << "deduplicate" << '\0';
   for (const auto& file : files) {
     all << absolute(file.path) << '\0' << file.bytes << '\0' << file.modified << '\0';
     if (!order.sources.empty()) all << "source " << file.source << '\0';
+    all << text_of(file.rules);
   }
   return digits_of(all.str());
 }
@@ -84,6 +115,7 @@ void write_description(const std::string& folder, const PreparedTokens& tokens) 
                {"vocab", tokens.vocab},
                {"byte_order_marks", tokens.byte_order_marks},
                {"crlf_line_ends", tokens.crlf_line_ends},
+               {"documents", json_of(tokens.counts)},
                {"train", json_of(tokens.train)},
                {"val", json_of(tokens.val)}};
   for (const auto& source : tokens.train_sources) json["train_sources"].push_back(json_of(source));
@@ -101,6 +133,7 @@ PreparedTokens read_prepared(const std::string& folder) {
     tokens.folder = folder;
     tokens.byte_order_marks = json.value("byte_order_marks", std::int64_t{0});
     tokens.crlf_line_ends = json.value("crlf_line_ends", std::int64_t{0});
+    if (json.contains("documents")) tokens.counts = counts_from(json["documents"]);
     tokens.reused = true;
     tokens.train = split_from(folder, json.at("train"));
     tokens.val = split_from(folder, json.at("val"));

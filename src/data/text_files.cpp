@@ -3,6 +3,7 @@
 // text_files.cpp: finds the files of a corpus, and lists what was left out.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <glob.h>
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -39,13 +40,28 @@ bool is_made_folder(const fs::path& folder) {
   });
 }
 
-TextFile describe(const fs::path& path) {
-  return TextFile{path.generic_string(), static_cast<std::int64_t>(fs::file_size(path)),
-                  static_cast<std::int64_t>(fs::last_write_time(path).time_since_epoch().count())};
+TextFile describe(const fs::path& path, const TextSource& source) {
+  TextFile file;
+  file.path = path.generic_string();
+  file.bytes = static_cast<std::int64_t>(fs::file_size(path));
+  file.modified = static_cast<std::int64_t>(fs::last_write_time(path).time_since_epoch().count());
+  file.key = source.key;
+  file.rules = source.rules;
+  return file;
+}
+
+/// Why the file is left out; empty if it has documents, or if it is damaged and its damage is counted where it is read.
+Objection objection_to_documents(const TextFile& file) {
+  try {
+    return objection_to_file(file);
+  } catch (const Error& damage) {
+    if (damage.failure() != Failure::input || file.rules.skip_bad) return {};
+    throw Error(Failure::input, file.key + ": " + damage.what());
+  }
 }
 
 /// Appends the text files below `folder`, unsorted.
-void collect(const fs::path& folder, std::vector<TextFile>& found, SkippedFiles& skipped) {
+void collect(const fs::path& folder, const TextSource& source, std::vector<TextFile>& found, SkippedFiles& skipped) {
   const auto skip = [&](const fs::path& path, const std::string& why) {
     skipped.named.push_back(path.generic_string() + " (" + why + ")");
   };
@@ -61,8 +77,9 @@ void collect(const fs::path& folder, std::vector<TextFile>& found, SkippedFiles&
       if (is_made) skip(path, "a build, run or token folder");
       if (is_made || is_ignored) entry.disable_recursion_pending();
     } else if (entry->is_regular_file() && !is_ignored && !is_empty) {
-      const std::string reason = objection_to_file(path.string()).reason;
-      if (reason.empty()) found.push_back(describe(path));
+      TextFile file = describe(path, source);
+      const std::string reason = objection_to_documents(file).reason;
+      if (reason.empty()) found.push_back(std::move(file));
       if (!reason.empty()) skip(path, reason);
     }
   }
@@ -72,26 +89,42 @@ void collect(const fs::path& folder, std::vector<TextFile>& found, SkippedFiles&
   throw Error(Failure::input, key + ": " + path + ": " + why);
 }
 
-std::vector<TextFile> find_below(const std::string& key, const std::string& path, SkippedFiles& skipped) {
-  if (!fs::exists(path)) refuse(key, path, "no such file or folder");
+std::vector<TextFile> find_below(const std::string& path, const TextSource& source, SkippedFiles& skipped) {
   std::vector<TextFile> found;
   if (fs::is_directory(path)) {
-    collect(path, found, skipped);
+    collect(path, source, found, skipped);
     std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.path < b.path; });
   } else {
-    if (const Objection wrong = objection_to_file(path); !wrong.reason.empty()) refuse(key, path, wrong.refusal);
-    found.push_back(describe(path));
+    found.push_back(describe(path, source));
+    if (const Objection wrong = objection_to_documents(found.back()); !wrong.reason.empty()) {
+      refuse(source.key, path, wrong.refusal);
+    }
   }
   return found;
+}
+
+/// The path itself if it exists, else what its pattern matches, in the order of the paths' bytes.
+std::vector<std::string> matches_of(const std::string& path, const std::string& key) {
+  if (fs::exists(path)) return {path};
+  if (path.find_first_of("*?[") == std::string::npos) refuse(key, path, "no such file or folder");
+  glob_t matches{};
+  const int problem = ::glob(path.c_str(), GLOB_NOSORT, nullptr, &matches);
+  std::vector<std::string> paths(matches.gl_pathv, matches.gl_pathv + matches.gl_pathc);
+  ::globfree(&matches);
+  if (problem != 0 || paths.empty()) refuse(key, path, "no file or folder matches");
+  std::sort(paths.begin(), paths.end());
+  return paths;
 }
 
 /// The source's files that are not in `seen`, which they are added to.
 std::vector<TextFile> find_source(const TextSource& source, std::set<std::string>& seen, SkippedFiles& skipped) {
   std::vector<TextFile> files;
   try {
-    for (const auto& path : source.paths) {
-      for (auto& file : find_below(source.key, path, skipped)) {
-        if (seen.insert(fs::canonical(file.path).string()).second) files.push_back(std::move(file));
+    for (const auto& pattern : source.paths) {
+      for (const auto& path : matches_of(pattern, source.key)) {
+        for (auto& file : find_below(path, source, skipped)) {
+          if (seen.insert(fs::canonical(file.path).string()).second) files.push_back(std::move(file));
+        }
       }
     }
   } catch (const fs::filesystem_error& problem) {
@@ -143,7 +176,6 @@ std::vector<TextFile> find_text(const std::vector<TextSource>& sources, SkippedF
     if (total_bytes(found) == 0) refuse_empty(sources[i].key, i, skipped);
     for (auto& file : found) {
       file.source = i;
-      file.key = sources[i].key;
       files.push_back(std::move(file));
     }
   }

@@ -35,11 +35,21 @@ std::string learned_split(const io::Deck& deck) {
 
 std::string key_of(std::size_t source) { return fmt::format("data.source[{}]", source); }
 
+DocumentRules rules_of(const io::Deck& deck, const std::string& filter, const std::string& key) {
+  return {deck.data.text_field, parse_filter(filter, key), deck.data.on_bad_document == "skip"};
+}
+
 PrepareOrder order_of(const io::Deck& deck) {
   PrepareOrder order{deck.data.text, tokenizer_spec(deck), deck.data.val_fraction, token_cache_of(deck),
                      learned_split(deck)};
+  order.rules = rules_of(deck, deck.data.filter, "data.filter");
+  order.deduplicate = deck.data.deduplicate;
   for (const auto& source : deck.data.source) {
-    order.sources.push_back({source.text, key_of(order.sources.size()) + ".text"});
+    const std::string key = key_of(order.sources.size());
+    const bool has_own = !source.filter.empty();
+    order.sources.push_back(
+        {source.text, key + ".text",
+         rules_of(deck, has_own ? source.filter : deck.data.filter, has_own ? key + ".filter" : "data.filter")});
   }
   return order;
 }
@@ -123,7 +133,7 @@ DataSet open_text(const OpenOrder& given) {
                   prepared.tokenizer, static_cast<double>(prepared.train.bytes + prepared.val.bytes) / 1e6);
   data.description += fmt::format(" {} {}", found.reused ? "from" : "now in", found.folder);
   if (data.tokenizer->end_of_text() >= 0) {
-    data.description += fmt::format("; each file begins with end-of-text (id {})", data.tokenizer->end_of_text());
+    data.description += fmt::format("; each document begins with end-of-text (id {})", data.tokenizer->end_of_text());
   }
   data.description += mixture.text;
   for (const auto& note : notes_on(order, found)) data.description += "; " + note;

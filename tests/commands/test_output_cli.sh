@@ -301,17 +301,17 @@ notes_on_data() {
   printf '\r\nx\r\n' >>text/a.txt
   : >text/.hidden
   # shellcheck disable=SC2086
-  expect 0 '^data .* text now in .tokens/[0-9a-f]{16}; each file begins with end-of-text \(id 0\); byte-order marks \(0\) and CR LF line ends \(2\) go into the tokens as they are; dos2unix FILE removes both; skipped text/latin.txt \(not UTF-8: byte 3 is 0xE9\), text/zeros.dat \(binary\), 1 hidden or empty$' \
+  expect 0 '^data .* text now in .tokens/[0-9a-f]{16}; each document begins with end-of-text \(id 0\); byte-order marks \(0\) and CR LF line ends \(2\) go into the tokens as they are; dos2unix FILE removes both; skipped text/latin.txt \(not UTF-8: byte 3 is 0xE9\), text/zeros.dat \(binary\), 1 hidden or empty$' \
     on 2 train "$inputs/quickstart.toml" $tiny run.steps=3
   also '^note: command line: run.steps is given twice; 3 counts, not 12$'
   lines 1 '^note: '
-  printf '{"text": "a", "messages": []}\n{"text": "b"}\n' >chat.jsonl
+  printf '{"content": "a", "messages": []}\n{"content": "b"}\n' >chat.jsonl
   # shellcheck disable=SC2086
-  expect 3 '^\[rank 0\] error: data.text: chat.jsonl: JSON objects, one per line, not text; accepted: UTF-8 text files; write their texts to one, for example: jq -r .text FILE >NEW; its keys: messages, text$' \
+  expect 3 '^\[rank 0\] error: data.text: chat.jsonl: JSON lines: row 1 has no field "text"; its keys: content, messages; set data.text_field$' \
     on 2 train "$inputs/quickstart.toml" $small 'data.text=["chat.jsonl"]'
   printf '[\n  {\n  "instruction": "a"},\n  {"instruction": "b"}]\n' >alpaca.json
   # shellcheck disable=SC2086
-  expect 3 '^\[rank 0\] error: data.text: alpaca.json: a JSON array of objects, not text; accepted: UTF-8 text files; .* jq -r ' \
+  expect 3 '^\[rank 0\] error: data.text: alpaca.json: a JSON array of objects; accepted: UTF-8 text, JSON lines .*; write JSON lines: jq -c ' \
     on 2 train "$inputs/quickstart.toml" $small 'data.text=["alpaca.json"]'
   expect 2 'data.tokenizer = "gpt2": accepted: .*hf download openai-community/gpt2 tokenizer.json' "$kozero" train \
     "$inputs/quickstart.toml" 'data.text=["text"]' data.tokenizer=gpt2

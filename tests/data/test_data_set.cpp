@@ -190,6 +190,6 @@ TEST_CASE("tokens of text lie in data.cache, or in a folder beside the run that 
   CHECK(qwen2.tokenizer->encode(" 2025").size() == 5);  // transformers gives Qwen2 its own split
   CHECK(gpt2.train_shards->shards()[0].path() != qwen2.train_shards->shards()[0].path());
   CHECK_THAT(gpt2.description, ContainsSubstring(" now in " + (folder / ".tokens/")));
-  CHECK_THAT(gpt2.description, ContainsSubstring("; each file begins with end-of-text (id "));
+  CHECK_THAT(gpt2.description, ContainsSubstring("; each document begins with end-of-text (id "));
   CHECK_THAT(opened_as("gpt2").description, ContainsSubstring(" from " + (folder / ".tokens/")));
 }

@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// subjects.cpp: writes valid checkpoints, weights, safetensors, shards, tuning and tokenizer files; their readers.
+// subjects.cpp: writes valid checkpoints, weights, safetensors, shards, tuning, tokenizer and record files; their
+// readers.
+#include <data/records_files.hpp>
 #include <io/safetensors_bytes.hpp>
 #include <io/weights_case.hpp>
 #include <kozero/data/token_shard.hpp>
@@ -14,6 +16,7 @@
 #include "io/safetensors/reader.hpp"
 #include "io/text/tokenizer.hpp"
 #include "kernels/matmul/product_tuning.hpp"
+#include "src/data/document_formats.hpp"
 #include "src/huggingface/config_json.hpp"
 
 #include "subjects.hpp"
@@ -100,6 +103,34 @@ void read_shard(const std::string& path, std::int64_t vocab) {
   shard.read(0, tokens);
 }
 
+void read_documents(const std::string& path) {
+  data::TextFile file;
+  file.path = path;
+  file.bytes = 1;
+  const auto reader = data::FileCorpus({file}).read(1024);
+  for (io::TextBlock block; reader->next(block);) {
+  }
+}
+
+void add_records(std::vector<Subject>& all, const ScratchFolder& folder) {
+  std::vector<std::string> texts;
+  std::string lines;
+  for (int i = 0; i < 40; ++i) {
+    texts.push_back("document " + std::to_string(i) + " \u00e9");
+    lines += R"({"id": 7, "text": "document \u00e9 \n", "meta": {"score": 1.5}})" + std::string("\n");
+  }
+  for (const auto& [name, bytes] : std::vector<std::pair<std::string, std::string>>{
+           {"a.jsonl", lines}, {"a.jsonl.gz", gzipped(lines)}, {"a.jsonl.zst", zstd_frame(lines)}}) {
+    const std::string path = folder.put(name, bytes);
+    all.push_back(subject(name, path, [path] { read_documents(path); }));
+  }
+#ifdef KOZERO_HAS_PARQUET
+  const std::string path = folder / "a.parquet";
+  write_parquet(path, texts, 15);
+  all.push_back(subject("Parquet", path, [path] { read_documents(path); }));
+#endif
+}
+
 void add_safetensors(std::vector<Subject>& all, const ScratchFolder& folder) {
   const std::string one = folder.put("model.safetensors", safetensors());
   all.push_back(subject("safetensors", one, [one] { read_values(io::SafetensorsFile(one)); }));
@@ -156,6 +187,7 @@ std::vector<Subject> all_subjects(const ScratchFolder& folder) {
   add_safetensors(all, folder);
   add_tuning(all, folder);
   add_tokenizers(all, folder);
+  add_records(all, folder);
   for (const std::int64_t vocab : {1000, 100000}) {
     const std::string path = write_shard(folder / (std::to_string(vocab) + ".bin"), vocab);
     all.push_back(subject("token shard of " + std::to_string(vocab), path, [=] { read_shard(path, vocab); }));

@@ -65,32 +65,33 @@ TEST_CASE("a mistake in a list is refused with the line, the table's number and 
   check_list_refusals({
       {good + "[[data.source]]\ntxt = \"b.txt\"\n",
        {},
-       R"(x.toml:10: data.source[1].txt = "b.txt": no such key; accepted in [[data.source]] are text, repeat;)"
+       R"(x.toml:10: data.source[1].txt = "b.txt": no such key; accepted in [[data.source]] are text, repeat, filter;)"
        R"( did you mean text?)"},
       {good + "repeat = \"two\"\n", {}, R"(x.toml:9: data.source[0].repeat = "two": accepted: integer 1 to 1000)"},
       {good + "repeat = 0\n", {}, "x.toml:9: data.source[0].repeat = 0: accepted: integer 1 to 1000"},
       {good + "repeat = 1.5\n", {}, "x.toml:9: data.source[0].repeat = 1.5: accepted: integer 1 to 1000"},
       {good + "[[data.source]]\nrepeat = 2\n",
        {},
-       "x.toml:9: data.source[1].text: missing; accepted: path of a UTF-8 file or a folder, or a list of these"},
+       "x.toml:9: data.source[1].text: missing; accepted: path of a file or a folder, or a list of these"},
       {"[[data.source]]\ntext = []\n",
        {},
-       "x.toml:8: data.source[0].text = []: accepted: path of a UTF-8 file or a folder, or a list of these"},
+       "x.toml:8: data.source[0].text = []: accepted: path of a file or a folder, or a list of these"},
       {"[data.source]\ntext = \"a.txt\"\n",
        {},
-       R"(x.toml:7: data.source = {text = "a.txt"}: accepted: [[data.source]] tables with text, repeat, or)"
+       R"(x.toml:7: data.source = {text = "a.txt"}: accepted: [[data.source]] tables with text, repeat, filter, or)"
        " data.source=[{text = ...}, ...]"},
       {"data.source = [\"a.txt\"]\n",
        {},
-       R"(x.toml:7: data.source = ["a.txt"]: accepted: [[data.source]] tables with text, repeat, or)"
+       R"(x.toml:7: data.source = ["a.txt"]: accepted: [[data.source]] tables with text, repeat, filter, or)"
        " data.source=[{text = ...}, ...]"},
       {"",
        {"data.source=[]"},
-       "command line: data.source = []: accepted: [[data.source]] tables with text, repeat, or data.source=[{text = "
+       "command line: data.source = []: accepted: [[data.source]] tables with text, repeat, filter, or "
+       "data.source=[{text = "
        "...}, ...]"},
       {"",
        {R"(data.source=[{text="a.txt"}, {text="b.txt", repat=2}])"},
-       R"(command line: data.source[1].repat = 2: no such key; accepted in [[data.source]] are text, repeat;)"
+       R"(command line: data.source[1].repat = 2: no such key; accepted in [[data.source]] are text, repeat, filter;)"
        R"( did you mean repeat?)"},
       {good,
        {"model.vocab=100"},
@@ -98,7 +99,7 @@ TEST_CASE("a mistake in a list is refused with the line, the table's number and 
       {good,
        {"data.source[0].repeat=2"},
        "command line: data.source[0].repeat = 2: no such key; data.source is given as a whole, accepted: "
-       "[[data.source]] tables with text, repeat, or data.source=[{text = ...}, ...]"},
+       "[[data.source]] tables with text, repeat, filter, or data.source=[{text = ...}, ...]"},
       {good,
        {"data.tokens=a.bin", "data.source=[{text=\"b.txt\"}]"},
        R"(command line: data.tokens = ["a.bin"]: contradicts data.source = [{text = ["b.txt"], repeat = 1}] (command)"
@@ -111,15 +112,16 @@ TEST_CASE("a mistake in a list is refused with the line, the table's number and 
 
 TEST_CASE("the columns of a list are documented with their values and defaults; other rows have none") {
   const DeckRow& row = *find_row("data.source");
-  CHECK(accepted_values(row) == "[[data.source]] tables with text, repeat, or data.source=[{text = ...}, ...]");
+  CHECK(accepted_values(row) == "[[data.source]] tables with text, repeat, filter, or data.source=[{text = ...}, ...]");
   const auto columns = columns_in_words(row);
-  REQUIRE(columns.size() == 2);
+  REQUIRE(columns.size() == 3);
   CHECK(columns[0].key == "data.source[].text");
-  CHECK(columns[0].accepted == "path of a UTF-8 file or a folder, or a list of these");
+  CHECK(columns[0].accepted == "path of a file or a folder, or a list of these");
   CHECK(columns[0].default_text == "none: each table gives it");
   CHECK(columns[1].key == "data.source[].repeat");
   CHECK(columns[1].accepted == "integer 1 to 1000");
   CHECK(columns[1].default_text == "1");
+  CHECK(columns[2].key == "data.source[].filter");
   for (const auto& column : columns) CHECK_FALSE(column.help.empty());
   CHECK(columns_in_words(*find_row("data.text")).empty());
 }

@@ -75,7 +75,7 @@ TEST_CASE("a value of another type is refused with the accepted ones") {
       {"model.dropout = {a = 1}", {}, R"(x.toml:8: model.dropout = {a = 1}: accepted: number in [0, 1))"},
       {"",
        {"data.text=[]"},
-       R"(command line: data.text = []: accepted: path of a UTF-8 file or a folder, or a list of these)"},
+       R"(command line: data.text = []: accepted: path of a file or a folder, or a list of these)"},
       {"", {"run.dir=7"}, R"(command line: run.dir = 7: accepted: path of a folder)"},
       {"", {"run.dir="}, R"(command line: run.dir = "": accepted: path of a folder)"},
       {"", {"zero.stage=two"}, R"(command line: zero.stage = "two": accepted: 0 | 1 | 2 | 3)"},

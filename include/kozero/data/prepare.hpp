@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // prepare.hpp: text -> token shards for training and validation in a folder, and tokens.json, which describes them.
 //   FOLDER/train_000000.bin ... val_000000.bin ... tokenizer.json tokens.json, a .xxh3 beside each shard
-// Validation has stretches spread evenly over the corpus, val_fraction of its bytes: at the end of each of k equal
-// parts, with stretches of at least 64 KiB if the corpus is large enough. Each document, and each change between
-// training and validation, begins with the tokenizer's end-of-text. The folder is written under a temporary name, then
+// Validation has val_fraction of the text. Of records (JSON lines, Parquet) it has whole documents, chosen by a hash of
+// their text, so that equal documents are on one side and a document keeps its side when the corpus grows. Of plain
+// text it has stretches spread evenly over the corpus: at the end of each of k equal parts, of at least 64 KiB if the
+// corpus is large enough. Each document, and each change between training and validation, begins with the tokenizer's
+// end-of-text. The folder is written under a temporary name, then
 // renamed. A folder whose fingerprint still fits the text, the tokenizer and val_fraction is reused. token_cache.hpp
 // has the folders that runs share.
 #pragma once
@@ -17,16 +19,18 @@
 namespace kozero::data {
 
 struct PrepareOrder {
-  std::vector<std::string> text;  ///< files and folders
+  std::vector<std::string> text = {};  ///< files and folders
   std::string tokenizer = "bytes";
   double val_fraction = 0.05;
-  std::string folder;
-  std::string split;  ///< of a tokenizer that is learned: a published split's name (io/text/pretokenizer.hpp)
+  std::string folder = {};
+  std::string split = {};  ///< of a tokenizer that is learned: a published split's name (io/text/pretokenizer.hpp)
   /// Instead of `text`: several sources. Each begins a new shard of training tokens.
   std::vector<TextSource> sources = {};
+  DocumentRules rules = {};  ///< of `text`
+  bool deduplicate = false;  ///< of equal documents, only the first is tokenized
 
   [[nodiscard]] std::vector<TextSource> all_sources() const {
-    return sources.empty() ? std::vector{TextSource{text}} : sources;
+    return sources.empty() ? std::vector{TextSource{text, "data.text", rules}} : sources;
   }
 };
 
@@ -46,8 +50,9 @@ struct PreparedTokens {
   std::string folder;
   std::int64_t byte_order_marks = 0;  ///< files of the text that begin with one
   std::int64_t crlf_line_ends = 0;    ///< of the text
-  bool reused = false;                ///< prepare found it already made
-  SkippedFiles skipped;               ///< of the folders given; of prepare() alone
+  DocumentCounts counts;
+  bool reused = false;   ///< prepare found it already made
+  SkippedFiles skipped;  ///< of the folders given; of prepare() alone
 };
 
 /// What may surprise about the tokens that prepare() made, one text each: files that were skipped, fewer ids than

@@ -1,17 +1,20 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// text_files.hpp: which files belong to a corpus.
+// text_files.hpp: which files belong to a corpus, and which of their records are documents.
 //   data.text = ["docs", "src", "notes.txt"]  ->  files in a fixed order
-// A folder stands for every text file below it, in the order of the paths' bytes. Left out and listed are: files that
-// are not UTF-8 text by their first 8 KiB or hold one JSON object per line; links; folders of builds, runs, sweeps and
-// prepared tokens (known by the files in them). Left out and counted are: empty files, hidden names, node_modules and
-// __pycache__. A file that is given itself must be text. A file reached twice counts once. Text that turns out not to
-// be UTF-8 further on is refused when it is read.
+// A folder stands for every file of documents below it, in the order of the paths' bytes: UTF-8 text, JSON lines and
+// Parquet with the text's column. Left out and listed are: files that are none of these by their beginning; links;
+// folders of builds, runs, sweeps and prepared tokens (known by the files in them). Left out and counted are: empty
+// files, hidden names, node_modules and __pycache__. A path with *, ? or [ stands for the files and folders that it
+// matches (glob(7)). A file that is given itself must have documents. A file reached twice counts once. What turns out
+// to be damaged further on is refused when it is read.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include <kozero/data/document_rules.hpp>
 
 namespace kozero::data {
 
@@ -21,12 +24,14 @@ struct TextFile {
   std::int64_t modified = 0;      ///< of the file system's clock, for fingerprints
   std::size_t source = 0;         ///< the number of its TextSource
   std::string key = "data.text";  ///< the deck's key that gives its TextSource
+  DocumentRules rules = {};       ///< of its TextSource
 };
 
 /// The files and folders of one source, and the deck's key that gives them.
 struct TextSource {
   std::vector<std::string> paths;
   std::string key = "data.text";
+  DocumentRules rules = {};
 };
 
 /// What folders contain besides text.
@@ -40,7 +45,8 @@ struct SkippedFiles {
 std::string listed(const SkippedFiles& skipped);
 
 /// The corpus's files, and in `skipped` what was left out of folders. Throws Error(input) naming a path that is
-/// missing, unreadable or not text, with the format that its first bytes show and what to do, or if nothing is found.
+/// missing, unreadable or without documents, with the format that its first bytes show and what to do, or if nothing is
+/// found.
 std::vector<TextFile> find_text(const std::vector<std::string>& paths, SkippedFiles& skipped);
 /// The same for several sources, in their order. A file belongs to the first source that has it.
 std::vector<TextFile> find_text(const std::vector<TextSource>& sources, SkippedFiles& skipped);

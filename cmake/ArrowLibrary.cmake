@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The KoZeRO authors
+#
+# ArrowLibrary.cmake: external::parquet, Arrow's reader of Parquet files, if it is found: where CMake looks, or where
+# cmake/install_arrow.sh put it in the user's cache. With KOZERO_ARROW=OFF, or where there is none, the program refuses
+# Parquet files.
+
+option(KOZERO_ARROW "Read Parquet files with Arrow, if it is there" ON)
+set(Arrow_VERSION "none")
+if(NOT KOZERO_ARROW)
+  return()
+endif()
+find_package(Parquet 20 QUIET CONFIG)
+if(TARGET Parquet::parquet_shared)
+  add_library(external::parquet ALIAS Parquet::parquet_shared)
+  return()
+endif()
+execute_process(COMMAND ${CMAKE_CURRENT_LIST_DIR}/install_arrow.sh --print-prefix
+                OUTPUT_VARIABLE _prefix OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+if(CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64 AND EXISTS ${_prefix}/lib/libparquet.so)
+  get_filename_component(Arrow_VERSION ${_prefix} NAME)
+  add_library(external::parquet INTERFACE IMPORTED)
+  set_target_properties(external::parquet PROPERTIES
+    INTERFACE_INCLUDE_DIRECTORIES ${_prefix}/include
+    INTERFACE_LINK_LIBRARIES "${_prefix}/lib/libparquet.so;${_prefix}/lib/libarrow.so")
+endif()

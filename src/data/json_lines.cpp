@@ -1,0 +1,237 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// json_lines.cpp: the texts in files with a JSON object on each line.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "io/posix/readable.hpp"
+#include "io/text/byte_stream.hpp"
+#include "src/data/records.hpp"
+
+namespace kozero::data {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr std::size_t kReadBytes = std::size_t{256} << 10;
+
+/// The lines of a stream, numbered from 1. Holds one line and a buffer of what follows.
+class Lines {
+ public:
+  explicit Lines(const std::string& path) : stream_(io::open_bytes(path)) {}
+
+  [[nodiscard]] std::int64_t number() const { return number_; }
+  [[nodiscard]] std::int64_t taken() const { return stream_->taken(); }
+
+  /// The next line without its end, valid until the next call; nullopt behind the last. Throws BadRecord for a line of
+  /// more than kMostRecordBytes, which is passed over.
+  std::optional<std::string_view> next() {
+    buffer_.erase(0, begin_);
+    begin_ = 0;
+    std::size_t searched = 0;
+    bool too_long = false;
+    for (;;) {
+      const std::size_t end = buffer_.find('\n', searched);
+      if (end != std::string::npos) return line(end, end + 1, too_long);
+      searched = buffer_.size();
+      if (std::ssize(buffer_) > kMostRecordBytes) {
+        too_long = true;
+        buffer_.clear();
+        searched = 0;
+      }
+      if (!read_more()) break;
+    }
+    if (buffer_.empty() && !too_long) return std::nullopt;
+    return line(buffer_.size(), buffer_.size(), too_long);
+  }
+
+ private:
+  std::string_view line(std::size_t end, std::size_t next, bool too_long) {
+    ++number_;
+    begin_ = next;
+    if (too_long) {
+      throw BadRecord(
+          fmt::format("row {}: longer than {}: split the document", number_, io::readable_bytes(kMostRecordBytes)));
+    }
+    return std::string_view(buffer_).substr(0, end);
+  }
+
+  bool read_more() {
+    const std::size_t held = buffer_.size();
+    buffer_.resize(held + kReadBytes);
+    const std::size_t got = stream_->read(std::span(buffer_).subspan(held));
+    buffer_.resize(held + got);
+    return got > 0;
+  }
+
+  std::unique_ptr<io::ByteStream> stream_;
+  std::string buffer_;
+  std::size_t begin_ = 0;  ///< of the next line
+  std::int64_t number_ = 0;
+};
+
+/// Takes two members of the outermost object while it is parsed, so that nothing else of it is kept.
+class RecordParser final : public nlohmann::json_sax<Json> {
+ public:
+  RecordParser(const DocumentRules& rules, std::string& text) : rules_(rules), text_(text) {}
+
+  [[nodiscard]] bool is_object() const { return is_object_; }
+  [[nodiscard]] bool has_text() const { return text_type_ == kText; }
+  [[nodiscard]] const char* text_type() const { return text_type_; }
+  [[nodiscard]] std::optional<double> number() const { return number_; }
+  [[nodiscard]] const std::string& problem() const { return problem_; }
+
+  bool null() override { return value("null"); }
+  bool boolean(bool /*value*/) override { return value("true or false"); }
+  bool number_integer(Json::number_integer_t value) override { return a_number(static_cast<double>(value)); }
+  bool number_unsigned(Json::number_unsigned_t value) override { return a_number(static_cast<double>(value)); }
+  bool number_float(Json::number_float_t value, const std::string& /*digits*/) override { return a_number(value); }
+  bool string(std::string& value) override {
+    if (depth_ == 1 && is_text_) text_.swap(value);
+    return this->value(kText);
+  }
+  bool binary(Json::binary_t& /*value*/) override { return true; }
+  bool start_object(std::size_t /*elements*/) override {
+    if (depth_ == 0) is_object_ = true;
+    return begin("an object");
+  }
+  bool start_array(std::size_t /*elements*/) override { return begin("a list"); }
+  bool end_object() override { return end(); }
+  bool end_array() override { return end(); }
+  bool key(std::string& name) override {
+    if (depth_ != 1) return true;
+    is_text_ = name == rules_.text_field;
+    is_number_ = name == rules_.filter.column;
+    return true;
+  }
+  bool parse_error(std::size_t position, const std::string& /*token*/, const Json::exception& /*problem*/) override {
+    problem_ = fmt::format("not JSON from byte {} of the row on", position);
+    return false;
+  }
+
+ private:
+  static constexpr const char* kText = "text";
+
+  bool value(const char* type) {
+    if (depth_ == 1 && is_text_) text_type_ = type;
+    if (depth_ == 1) is_text_ = is_number_ = false;
+    return true;
+  }
+  bool a_number(double value) {
+    if (depth_ == 1 && is_number_) number_ = value;
+    return this->value("a number");
+  }
+  bool begin(const char* type) {
+    value(type);
+    ++depth_;
+    return true;
+  }
+  bool end() {
+    --depth_;
+    return true;
+  }
+
+  const DocumentRules& rules_;
+  std::string& text_;
+  int depth_ = 0;
+  bool is_object_ = false;
+  bool is_text_ = false;    ///< the next value is the text
+  bool is_number_ = false;  ///< the next value is the filter's
+  const char* text_type_ = nullptr;
+  std::optional<double> number_;
+  std::string problem_;
+};
+
+/// "; its keys: id, content" for a JSON object.
+std::string keys_of(std::string_view object) {
+  const Json json = Json::parse(object, nullptr, false);
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : json.items()) keys.push_back(key);
+  return keys.empty() ? "" : io::on_one_line(fmt::format("; its keys: {}", fmt::join(keys, ", ")));
+}
+
+class JsonLines final : public RecordFile {
+ public:
+  JsonLines(const std::string& path, const DocumentRules& rules) : rules_(rules), lines_(path) {}
+
+  Next next(std::string& text) override {
+    for (;;) {
+      const auto line = lines_.next();
+      if (!line) return Next::end;
+      if (line->find_first_not_of(" \t\r") != std::string_view::npos) return parse(*line, text);
+    }
+  }
+  [[nodiscard]] std::int64_t taken() const override { return lines_.taken(); }
+
+ private:
+  Next parse(std::string_view line, std::string& text) {
+    RecordParser record(rules_, text);
+    const bool whole = Json::sax_parse(line, &record);
+    if (!whole) refuse(record.problem());
+    if (!record.is_object()) refuse("not a JSON object");
+    if (record.text_type() == nullptr) {
+      refuse(fmt::format("no field \"{}\" (data.text_field){}", rules_.text_field, keys_of(line)));
+    }
+    if (!record.has_text()) refuse(fmt::format("\"{}\" is {}, not text", rules_.text_field, record.text_type()));
+    if (rules_.filter.column.empty()) return Next::document;
+    if (!record.number()) refuse(fmt::format("no number \"{}\" (data.filter)", rules_.filter.column));
+    return rules_.filter.keeps(*record.number()) ? Next::document : Next::filtered;
+  }
+
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw BadRecord(fmt::format("row {}: {}", lines_.number(), io::on_one_line(why)));
+  }
+
+  DocumentRules rules_;
+  Lines lines_;
+};
+
+}  // namespace
+
+bool is_json_lines(std::string_view head, const std::string& path) {
+  fs::path name = path;
+  if (name.extension() == ".gz" || name.extension() == ".zst") name.replace_extension();
+  if (name.extension() == ".jsonl" || name.extension() == ".ndjson") return true;
+  if (!head.starts_with('{')) return false;
+  const std::size_t end = head.find('\n');
+  if (end == std::string_view::npos) return false;
+  const std::string_view next = head.substr(std::min(head.find_first_not_of("\r\n", end), head.size()));
+  return Json::accept(head.substr(0, end)) && next.starts_with('{');
+}
+
+std::unique_ptr<RecordFile> open_json_lines(const std::string& path, const DocumentRules& rules) {
+  return std::make_unique<JsonLines>(path, rules);
+}
+
+Objection objection_to_json_lines(const std::string& path, const DocumentRules& rules) {
+  constexpr int kMostRows = 16;  // of those that are no objects: the reader names them
+  Lines lines(path);
+  for (int row = 0; row < kMostRows; ++row) {
+    std::optional<std::string_view> line;
+    try {
+      line = lines.next();
+    } catch (const BadRecord&) {
+      continue;
+    }
+    if (!line) break;
+    std::string text;
+    RecordParser record(rules, text);
+    if (!Json::sax_parse(*line, &record) || !record.is_object()) continue;
+    const bool has_text = record.text_type() != nullptr;
+    if (has_text && (rules.filter.column.empty() || record.number())) break;
+    const std::string reason = io::on_one_line(
+        has_text ? fmt::format("JSON lines: row {} has no number \"{}\"", lines.number(), rules.filter.column)
+                 : fmt::format("JSON lines: row {} has no field \"{}\"", lines.number(), rules.text_field));
+    return {reason, reason + keys_of(*line) + (has_text ? "; see data.filter" : "; set data.text_field")};
+  }
+  return {};
+}
+
+}  // namespace kozero::data

@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// records.cpp: documents of records: what is left out, and where a document is cut into blocks.
+#include "src/data/records.hpp"
+#include <algorithm>
+#include <utility>
+
+#include <kozero/core/error.hpp>
+
+namespace kozero::data {
+namespace {
+
+/// Whether every split pattern cuts between the two characters: "word| next" and "word|\n",
+/// but "end.\n" may be one pretoken.
+bool always_cut(char before, char after) {
+  const auto is_alnum = [](char c) { return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z'); };
+  if (after == '\n' || after == '\r') return is_alnum(before);
+  return (after == ' ' || (after >= '\t' && after <= '\r')) && before > ' ' && before < '\x7f';
+}
+
+class RecordReader final : public io::DocumentReader {
+ public:
+  RecordReader(std::unique_ptr<RecordFile> records, const TextFile& file, std::int64_t block_bytes, CorpusPass& pass)
+      : records_(std::move(records)), file_(file), block_bytes_(static_cast<std::size_t>(block_bytes)), pass_(pass) {}
+
+  bool next(io::TextBlock& block) override {
+    const bool starts_document = done_ == text_.size();
+    if (starts_document && !next_document()) return false;
+    const std::string_view rest = std::string_view(text_).substr(done_);
+    const std::size_t extent = rest.size() <= block_bytes_ ? rest.size() : block_end(rest, block_bytes_);
+    block.text.assign(rest, 0, extent);
+    block.offset = std::min(records_->taken(), file_.bytes - 1);
+    block.starts_document = starts_document;
+    block.document = hash_.high;
+    done_ += extent;
+    return true;
+  }
+
+ private:
+  bool next_document() {
+    done_ = 0;
+    for (;;) {
+      text_.clear();
+      try {
+        const auto next = records_->next(text_);
+        if (next == RecordFile::Next::end) return false;
+        if (next == RecordFile::Next::filtered) {
+          ++pass_.counts.filtered;
+          continue;
+        }
+      } catch (const BadRecord& bad) {
+        refuse_or_count(file_, file_.path + ": " + bad.what(), pass_);
+        continue;
+      } catch (const Error& damage) {
+        text_.clear();
+        if (damage.failure() != Failure::input) throw;
+        refuse_or_count(file_, damage.what(), pass_);
+        return false;
+      }
+      if (text_.empty()) {
+        ++pass_.counts.empty;
+        continue;
+      }
+      hash_ = io::xxh3_128_of(text_);
+      if (pass_.is_duplicate(hash_)) continue;
+      ++pass_.counts.documents;
+      return true;
+    }
+  }
+
+  std::unique_ptr<RecordFile> records_;
+  TextFile file_;
+  std::size_t block_bytes_;
+  CorpusPass& pass_;
+  std::string text_;  ///< of the current document
+  io::Hash128 hash_;
+  std::size_t done_ = 0;  ///< bytes of the document that were handed out
+};
+
+}  // namespace
+
+bool CorpusPass::is_duplicate(const io::Hash128& document) {
+  if (!deduplicate || seen.insert(document).second) return false;
+  ++counts.duplicates;
+  return true;
+}
+
+void refuse_or_count(const TextFile& file, const std::string& place, CorpusPass& pass) {
+  if (!file.rules.skip_bad) {
+    throw Error(Failure::input, file.key + ": " + place +
+                                    "; to leave such records out: data.on_bad_document=skip (prepare: --skip-bad)");
+  }
+  pass.counts.add_bad(place);
+}
+
+std::size_t block_end(std::string_view text, std::size_t most) {
+  for (std::size_t end = most; end > 0; --end) {
+    if (always_cut(text[end - 1], text[end])) return end;
+  }
+  std::size_t end = most;
+  while (end > 1 && most + 1 - end < 4 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
+  return std::max<std::size_t>(end, 1);
+}
+
+std::unique_ptr<io::DocumentReader> read_records(std::unique_ptr<RecordFile> records, const TextFile& file,
+                                                 std::int64_t block_bytes, CorpusPass& pass) {
+  return std::make_unique<RecordReader>(std::move(records), file, block_bytes, pass);
+}
+
+}  // namespace kozero::data

@@ -1,0 +1,269 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_records.cpp: documents of JSON lines, stored and compressed, and of Parquet: all of them, once, in order; what
+// is left out is counted; damage is named by file and row.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <kozero/data/prepare.hpp>
+#include <support/scratch_folder.hpp>
+#include <support/thrown.hpp>
+#include "records_files.hpp"
+#include "src/data/document_formats.hpp"
+
+namespace kozero::data {
+
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::EndsWith;
+using tests::bytes_of;
+using tests::ScratchFolder;
+using tests::thrown_by;
+
+namespace {
+
+using Texts = std::vector<std::string>;
+
+TextSource source_of(const std::string& path, const DocumentRules& rules = {}) { return {{path}, "data.text", rules}; }
+
+/// The documents of the files, each joined from its blocks.
+Texts documents_of(const TextSource& source, std::int64_t block_bytes = 64, CorpusPass* pass = nullptr) {
+  SkippedFiles skipped;
+  const auto reader = FileCorpus(find_text(std::vector{source}, skipped)).read(block_bytes, pass);
+  Texts documents;
+  for (io::TextBlock block; reader->next(block);) {
+    CHECK(!block.text.empty());
+    CHECK(std::ssize(block.text) <= block_bytes);
+    if (block.starts_document) documents.emplace_back();
+    documents.back() += block.text;
+  }
+  return documents;
+}
+
+/// Texts of many lengths, with escapes, line ends and characters of one to four bytes.
+Texts some_texts(int count) {
+  const Texts parts = {"the quick brown fox", " \"quoted\" \\ ", "line\nline\r\n", "\u00e9\u4e2d\U0001f600", "\ttab "};
+  Texts texts;
+  for (int i = 0; i < count; ++i) {
+    std::string text = "document " + std::to_string(i);
+    for (int j = 0; j < i * i % 97; ++j) text += parts[static_cast<std::size_t>(i + j) % parts.size()];
+    texts.push_back(text);
+  }
+  return texts;
+}
+
+std::string json_lines(const Texts& texts, bool ascii = true) {
+  std::string lines;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const nlohmann::ordered_json row = {
+        {"id", i}, {"meta", {{"text", "not this one"}, {"int_score", 9}}}, {"text", texts[i]}, {"int_score", i % 6}};
+    lines += row.dump(-1, ' ', ascii) + "\n";
+  }
+  return lines;
+}
+
+std::string error_of(const TextSource& source) {
+  return thrown_by([&] { documents_of(source); }).text;
+}
+
+}  // namespace
+
+TEST_CASE("JSON lines are documents in order, stored, gzip or zstd, whatever the block size") {
+  const ScratchFolder folder("records");
+  const Texts texts = some_texts(60);
+  const std::string lines = json_lines(texts);
+  const std::string utf8 = json_lines(texts, false);
+  const std::size_t half = lines.find('\n', lines.size() / 2) + 1;
+  for (const auto& [name, bytes] : std::vector<std::pair<std::string, std::string>>{
+           {"a.jsonl", lines},
+           {"b.jsonl", "\n" + utf8.substr(0, utf8.size() - 1)},  // a blank line, and no end of the last one
+           {"c.jsonl.gz", tests::gzipped(lines)},
+           {"d.jsonl.gz", tests::gzipped(lines.substr(0, half)) + tests::gzipped(lines.substr(half))},
+           {"e.jsonl.zst", tests::zstd_frame(lines)},
+           {"f.ndjson.zst", tests::zstd_frame(lines.substr(0, half)) + tests::zstd_frame(lines.substr(half))},
+           {"named.txt", lines},
+           {"named.gz", tests::gzipped(lines)}}) {
+    INFO(name);
+    const std::string path = folder.put(name, bytes);
+    CHECK(documents_of(source_of(path)) == texts);
+    CHECK(documents_of(source_of(path), 8) == texts);
+    CHECK(documents_of(source_of(path), 1 << 20) == texts);
+  }
+}
+
+TEST_CASE("a filter, empty texts and duplicates leave records out, and are counted") {
+  const ScratchFolder folder("filter");
+  Texts texts = some_texts(30);
+  texts[7] = texts[1];   // int_score 1 and 1
+  texts[14] = texts[1];  // 2
+  texts[8] = "";         // 2
+  const std::string path = folder.put("a.jsonl", json_lines(texts));
+  const auto kept = [&](const std::string& filter) {
+    return documents_of(source_of(path, {.filter = parse_filter(filter, "data.filter")})).size();
+  };
+  CHECK(kept("") == 29);
+  CHECK(kept("int_score >= 3") == 15);
+  CHECK(kept("int_score<2") == 10);
+  CHECK(kept("int_score == 2 ") == 4);
+  CHECK(kept("int_score!=2") == 25);
+  CHECK(kept("int_score <= -1e-3") == 0);
+  CHECK(kept("int_score > 4.5") == 5);
+
+  CorpusPass pass;
+  pass.deduplicate = true;
+  folder.put("b.txt", texts[3]);
+  const auto all = documents_of(source_of(folder.path(), {.filter = parse_filter("int_score >= 1", "k")}), 64, &pass);
+  CHECK(all.size() == 22);  // 25 with int_score >= 1, less 8 (empty), 7 and 14
+  CHECK(listed(pass.counts) == "left out records: 5 filtered, 2 duplicate, 1 empty");
+  // A plain text that equals a record is a duplicate too.
+  CorpusPass with_text;
+  with_text.deduplicate = true;
+  CHECK(documents_of(source_of(folder.path()), 64, &with_text).size() == 27);
+  CHECK(with_text.counts.duplicates == 3);
+
+  for (const char* wrong : {"int_score", "int_score >= ", ">= 3", "int_score >= x", "int_score => 3", "a >= inf"}) {
+    const auto error = thrown_by([&] { parse_filter(wrong, "data.filter"); });
+    CHECK(error.status == 2);
+    CHECK_THAT(error.text, ContainsSubstring("accepted: COLUMN SIGN NUMBER"));
+  }
+}
+
+TEST_CASE("a record that is no document is named by file and row, or counted and left out") {
+  const ScratchFolder folder("bad");
+  const auto with = [&](const std::string& row) {
+    return folder.put("a.jsonl", "{\"text\": \"one\"}\n" + row + "\n{\"text\": \"three\"}\n");
+  };
+  for (const auto& [row, problem] : std::vector<std::pair<std::string, std::string>>{
+           {"{\"text\": \"cut", "not JSON from byte 14 of the row on"},
+           {"{\"text\": \"\xff\"}", "not JSON from byte 11 of the row on"},
+           {"{\"text\": \"\\ud800\"}", "not JSON from byte 17 of the row on"},
+           {"[\"text\"]", "not a JSON object"},
+           {"7", "not a JSON object"},
+           {"{\"content\": \"x\", \"id\": 3}", "no field \"text\" (data.text_field); its keys: content, id"},
+           {"{\"text\": [\"x\"]}", "\"text\" is a list, not text"},
+           {"{\"text\": {\"text\": \"x\"}}", "\"text\" is an object, not text"},
+           {"{\"text\": 5}", "\"text\" is a number, not text"},
+           {"{\"text\": null}", "\"text\" is null, not text"}}) {
+    INFO(row);
+    const std::string path = with(row);
+    CHECK(error_of(source_of(path)) == "data.text: " + path + ": row 2: " + problem +
+                                           "; to leave such records out: data.on_bad_document=skip (prepare: "
+                                           "--skip-bad)");
+    CorpusPass pass;
+    CHECK(documents_of(source_of(path, {.skip_bad = true}), 64, &pass) == Texts{"one", "three"});
+    CHECK(pass.counts.bad == 1);
+    CHECK(pass.counts.bad_places == Texts{path + ": row 2: " + problem});
+  }
+  const auto filtered = DocumentRules{.filter = parse_filter("score > 1", "data.filter")};
+  const std::string some = folder.put("some.jsonl", "{\"text\": \"a\", \"score\": 2}\n{\"text\": \"b\"}\n");
+  CHECK_THAT(error_of(source_of(some, filtered)), ContainsSubstring("row 2: no number \"score\" (data.filter)"));
+  // What no record has is a mistake in the deck, and skipping records does not hide it.
+  for (const bool skip : {false, true}) {
+    const std::string path = with("{}");
+    CHECK_THAT(error_of(source_of(path, {.text_field = "content", .skip_bad = skip})),
+               EndsWith("JSON lines: row 1 has no field \"content\"; its keys: text; set data.text_field"));
+  }
+}
+
+TEST_CASE("a compressed file that is cut or changed is named with the byte, or counted and left out") {
+  const ScratchFolder folder("cut");
+  const Texts texts = some_texts(400);
+  for (const auto& [name, bytes] : std::vector<std::pair<std::string, std::string>>{
+           {"a.jsonl.gz", tests::gzipped(json_lines(texts))}, {"a.jsonl.zst", tests::zstd_frame(json_lines(texts))}}) {
+    INFO(name);
+    const std::size_t cut = bytes.size() * 3 / 4;
+    const std::string path = folder.put(name, bytes.substr(0, cut));
+    CHECK_THAT(error_of(source_of(path)),
+               ContainsSubstring("the file ends too early, after byte " + std::to_string(cut)));
+    CorpusPass pass;
+    const Texts first = documents_of(source_of(path, {.skip_bad = true}), 64, &pass);
+    CHECK(pass.counts.bad == 1);
+    CHECK(first.size() > 100);
+    CHECK(std::equal(first.begin(), first.end(), texts.begin()));
+    std::string changed = bytes;
+    changed[30] = static_cast<char>(changed[30] ^ 0x10);
+    CHECK_THAT(error_of(source_of(folder.put(name, changed))), ContainsSubstring(folder / name));
+    CHECK_THAT(error_of(source_of(folder.put(name, bytes.substr(0, 20)))), ContainsSubstring("ends too early"));
+  }
+}
+
+TEST_CASE("text that gzip's checksum does not fit is refused at its end") {
+  const ScratchFolder folder("checksum");
+  std::string bytes = tests::gzipped(json_lines(some_texts(40)));
+  constexpr std::size_t kBehindChecksum = 4;
+  bytes[bytes.size() - kBehindChecksum - 1] ^= 1;
+  CHECK_THAT(error_of(source_of(folder.put("a.jsonl.gz", bytes))),
+             ContainsSubstring("gzip: damaged (incorrect data check) at byte "));
+}
+
+TEST_CASE("patterns give their matches in order, and a record keeps its side of the split when the corpus grows") {
+  const ScratchFolder folder("grows");
+  const Texts texts = some_texts(500);
+  const Texts first(texts.begin(), texts.begin() + 300);
+  const Texts second(texts.begin() + 300, texts.end());
+  folder.put("in/a.jsonl", json_lines(first));
+  const auto made = [&](const std::string& name) {
+    const auto tokens = prepare({{folder / "in/*.jsonl"}, "bytes", 0.1, folder / name});
+    CHECK(tokens.val.bytes > 0);
+    return tokens;
+  };
+  const auto before = made("before");
+  folder.put("in/b.jsonl", json_lines(second));
+  folder.put("in/c.txt", "not matched");
+  const auto after = made("after");
+  CHECK(after.counts.documents == 500);
+  constexpr std::size_t kHeader = 1024;
+  for (const auto& [small, large] : {std::pair(before.train, after.train), std::pair(before.val, after.val)}) {
+    const std::string old = bytes_of(small.files.at(0)).substr(kHeader);
+    CHECK(bytes_of(large.files.at(0)).substr(kHeader, old.size()) == old);
+  }
+  CHECK_THAT(thrown_by([&] { find_text({folder / "in/*.gz"}); }).text, ContainsSubstring("no file or folder matches"));
+}
+
+TEST_CASE("a corpus without a document is refused") {
+  const ScratchFolder folder("none");
+  const std::string blank = folder.put("blank.jsonl", "\n\n{\"text\": \"\"}\n");
+  CHECK(thrown_by([&] {
+          prepare({{blank}, "bytes", 0.1, folder / "out"});
+        }).text == "data.text: no document; left out records: 1 empty");
+}
+
+#ifdef KOZERO_HAS_PARQUET
+TEST_CASE("a Parquet file's text column gives its documents, row group by row group") {
+  const ScratchFolder folder("parquet");
+  const Texts texts = some_texts(250);
+  const std::string path = folder / "a.parquet";
+  tests::write_parquet(path, texts, 100);
+  CHECK(documents_of(source_of(path)) == texts);
+  CHECK(documents_of(source_of(path), 1 << 20) == texts);
+  CHECK(documents_of(source_of(path, {.filter = parse_filter("int_score >= 3", "k")})).size() == 124);
+  CHECK(documents_of(source_of(path, {.filter = parse_filter("score < 0.25", "k")})).size() == 50);
+  CHECK_THAT(error_of(source_of(path, {.text_field = "content"})),
+             ContainsSubstring("Parquet: no column \"content\"; its columns: text, id, score, int_score, tags; set "
+                               "data.text_field"));
+  CHECK_THAT(error_of(source_of(path, {.text_field = "tags"})), ContainsSubstring("not text"));
+  CHECK_THAT(error_of(source_of(path, {.filter = parse_filter("id > 2", "k")})),
+             ContainsSubstring("column \"id\" (data.filter) has string, not numbers"));
+}
+
+TEST_CASE("damaged Parquet files are named with the row group, or counted and left out") {
+  const ScratchFolder folder("damaged");
+  const Texts texts = some_texts(250);
+  const std::string whole = folder / "whole.parquet";
+  tests::write_parquet(whole, texts, 100);
+  const std::string bytes = bytes_of(whole);
+  const std::string cut = folder.put("cut.parquet", bytes.substr(0, bytes.size() / 2));
+  CHECK_THAT(error_of(source_of(cut)), ContainsSubstring("cut.parquet: Parquet: ") && ContainsSubstring("footer"));
+  CorpusPass pass;
+  CHECK(documents_of(source_of(cut, {.skip_bad = true}), 64, &pass).empty());
+  CHECK(pass.counts.bad == 1);
+  std::string changed = bytes;
+  for (std::size_t i = 500; i < 800; ++i) {  // in the text's first pages
+    changed[i] = static_cast<char>(changed[i] ^ 0x55);
+  }
+  CHECK_THAT(error_of(source_of(folder.put("changed.parquet", changed))), ContainsSubstring("row group "));
+}
+#endif
+
+}  // namespace kozero::data
