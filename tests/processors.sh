@@ -17,7 +17,8 @@ set -euo pipefail
 readonly kRoot=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly kCache=${XDG_CACHE_HOME:-$HOME/.cache}/kozero
 readonly kArm64Packages='libc6-dev libstdc++-12-dev libmpich-dev libhdf5-mpich-dev libtomlplusplus-dev nlohmann-json3-dev
-  libcli11-dev libfmt-dev libpcre2-dev libxxhash-dev libsentencepiece-dev libutf8proc-dev catch2/bookworm-backports'
+  libcli11-dev libfmt-dev libpcre2-dev libxxhash-dev libsentencepiece-dev libutf8proc-dev zlib1g-dev libzstd-dev
+  catch2/bookworm-backports'
 readonly kArm64=$kCache/arm64-$(sha256sum <<<"$kArm64Packages" | cut -c 1-12)
 readonly kKernelTests='test_row_kernels test_element_kernels test_matmul test_product_tuning test_attention
   test_cross_entropy test_tiles test_product_bits test_portable_math'

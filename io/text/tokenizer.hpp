@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,8 +22,19 @@
 
 namespace kozero::io {
 
+class Tokenizer;
+class Encoder {
+ public:
+  explicit Encoder(const Tokenizer& t) : t_(t) {}
+  void encode(std::string_view text, std::vector<Token>& out);
+  void encode_rest(std::string_view text, std::vector<Token>& out);
+ private:
+  const Tokenizer& t_;
+};
+
 class Tokenizer {
  public:
+  std::unique_ptr<Encoder> encoder() const { return std::make_unique<Encoder>(*this); }
   virtual ~Tokenizer() = default;
   [[nodiscard]] virtual std::vector<Token> encode(std::string_view text) const = 0;
   /// The tokens of text that continues earlier text of the same document, cut as DocumentReader cuts: without the blank
@@ -43,6 +55,9 @@ class Tokenizer {
   virtual void save(const std::string& path) const = 0;
 };
 
+inline std::mutex temporary_mutex;
+inline void Encoder::encode(std::string_view text, std::vector<Token>& out) { const std::lock_guard l(temporary_mutex); auto t = t_.encode(text); out.insert(out.end(), t.begin(), t.end()); }
+inline void Encoder::encode_rest(std::string_view text, std::vector<Token>& out) { const std::lock_guard l(temporary_mutex); auto t = t_.encode_rest(text); out.insert(out.end(), t.begin(), t.end()); }
 /// N of "bpe:N"; nothing if the spec has another form. Throws Error(deck) with the accepted set.
 std::optional<int> bpe_size(const std::string& spec);
 

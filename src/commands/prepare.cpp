@@ -1,26 +1,94 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// prepare.cpp: the command `prepare`: the token shards of a deck's data, written before training.
+// prepare.cpp: the command `prepare`: the token shards of a deck's data, written before training, and a look at them.
 #include <fmt/format.h>
+#include <unistd.h>
+#include <array>
+#include <chrono>
+#include <cstdlib>
 #include <iostream>
 
 #include <kozero/commands/commands.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/data/prepare.hpp>
+#include <kozero/data/token_shard.hpp>
 #include <kozero/program/arguments.hpp>
+#include "io/text/tokenizer.hpp"
 
 namespace kozero::commands {
 
 using program::OptionParser;
 
+namespace {
+
+/// One line on standard error: on a terminal it changes in place, elsewhere a new one comes every 30 seconds.
+class ProgressLine {
+ public:
+  void show(std::int64_t done, std::int64_t all) {
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+    if (seconds < next_) return;
+    next_ = seconds + (is_terminal_ ? 0.2 : 30.0);
+    const std::string text = data::progress_text(done, all, seconds);
+    std::cerr << (is_terminal_ ? "\r\x1b[K" + text : text + "\n") << std::flush;
+    is_shown_ = is_terminal_;
+  }
+  ~ProgressLine() {
+    if (is_shown_) std::cerr << "\r\x1b[K" << std::flush;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  bool is_terminal_ = ::isatty(STDERR_FILENO) != 0;
+  double next_ = is_terminal_ ? 1.0 : 30.0;
+  bool is_shown_ = false;
+};
+
+/// Each token on one of three background colors in turn, or between bars. Tokens that end inside a character are shown
+/// with the one that completes it.
+std::string shown_tokens(std::span<const Token> tokens, const io::Tokenizer& tokenizer, bool in_color) {
+  constexpr std::array kBackgrounds = {"\x1b[30;48;5;153m", "\x1b[30;48;5;223m", "\x1b[30;48;5;157m"};
+  std::string shown;
+  std::size_t count = 0;
+  io::StreamedText text(tokenizer, {}, io::ReadableText::Controls::escaped);
+  for (const Token token : tokens) {
+    const std::string part = text.add(token);
+    if (part.empty()) continue;
+    shown += in_color ? kBackgrounds[count++ % kBackgrounds.size()] + part + "\x1b[0m" : part + "|";
+  }
+  return shown + text.finish();
+}
+
+/// The first documents of the training tokens, the beginning of each.
+void show_documents(const data::PreparedTokens& made, std::int64_t most) {
+  constexpr std::int64_t kMostTokens = 400;
+  const auto tokenizer = io::make_tokenizer(made.tokenizer_file);
+  const bool in_color = ::isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
+  std::int64_t shown = 0;
+  for (const auto& file : made.train.files) {
+    const data::TokenShard shard(file, made.vocab);
+    auto starts = data::recorded_documents(shard);
+    starts.push_back(shard.num_tokens());
+    for (std::size_t i = 0; i + 1 < starts.size() && shown < most; ++i, ++shown) {
+      const std::int64_t all = starts[i + 1] - starts[i];
+      std::vector<Token> tokens(static_cast<std::size_t>(std::min(all, kMostTokens)));
+      shard.read(starts[i], tokens);
+      std::cout << fmt::format("\ndocument {}, {} tokens\n", shown, all) << shown_tokens(tokens, *tokenizer, in_color);
+      std::cout << (all > kMostTokens ? fmt::format(" ... {} more\n", all - kMostTokens) : "\n");
+    }
+  }
+}
+
+}  // namespace
+
 void prepare(const distributed::Environment& environment, const Arguments& arguments) {
   OptionParser parser("prepare");
   std::vector<std::string> paths;
+  std::string filter;
+  std::int64_t num_shown = 0;
   data::PrepareOrder order;
   parser.add("paths", paths).required().at_least_values(2);
   parser.add("--tokenizer", order.tokenizer, "bytes, bpe:N (N ids learned from the text), or a tokenizer's file")
       .type_name("NAME");
-  std::string filter;
   parser.add("--text-field", order.rules.text_field, "key of JSON lines, column of Parquet (default: text)")
       .type_name("NAME");
   parser.add("--filter", filter, "documents of JSON lines and Parquet to keep, such as \"int_score >= 3\"")
@@ -29,6 +97,9 @@ void prepare(const distributed::Environment& environment, const Arguments& argum
                   "leave out records that are damaged or have no text, and count them");
   parser.add_flag("--deduplicate", order.deduplicate, "of documents with equal text, keep only the first");
   parser.add("--val-fraction", order.val_fraction, "share of the text kept for validation").type_name("X");
+  parser.add("--shard-tokens", order.shard_tokens, "tokens of a shard (default: 100000000)").type_name("N");
+  parser.add("--threads", order.threads, "threads that encode (default: one per core)").type_name("N");
+  parser.add("--show", num_shown, "print the tokens of the first N documents, each beginning").type_name("N");
   parser.parse(arguments);
   if (environment.size() > 1) {
     throw Error(Failure::deck, "prepare runs on one rank: start it without -n", Error::Seen::by_all_ranks);
@@ -36,12 +107,18 @@ void prepare(const distributed::Environment& environment, const Arguments& argum
   order.rules.filter = data::parse_filter(filter, "--filter");
   order.folder = paths.back();
   order.text.assign(paths.begin(), paths.end() - 1);
-  const data::PreparedTokens made = data::prepare(order);
+  order.say = [](const std::string& line) { std::cerr << escaped(line) << "\n"; };
+  const data::PreparedTokens made = [&] {
+    ProgressLine line;
+    order.progress = [&](std::int64_t done, std::int64_t all) { line.show(done, all); };
+    return data::prepare(order);
+  }();
   std::cout << fmt::format("{}{}: {} training and {} validation tokens ({}, vocabulary {}) in {} shards\n",
                            escaped(order.folder), made.reused ? " (already made)" : "", made.train.tokens,
                            made.val.tokens, made.tokenizer, made.vocab,
                            made.train.files.size() + made.val.files.size());
   for (const auto& note : data::notes_on(order, made)) std::cout << "note: " << escaped(note) << "\n";
+  if (num_shown > 0) show_documents(made, num_shown);
 }
 
 }  // namespace kozero::commands

@@ -97,6 +97,7 @@ std::string fingerprint_of(const PrepareOrder& order, const std::vector<TextFile
       << '\0';
   if (!order.split.empty() && io::bpe_size(order.tokenizer)) all << order.split << '\0';
   if (is_file) all << io::read_whole_file(order.tokenizer, INT64_MAX) << '\0';
+  if (order.shard_tokens != PrepareOrder().shard_tokens) all << "shards of " << order.shard_tokens << '\0';
   if (order.deduplicate) all << "deduplicate" << '\0';
   for (const auto& file : files) {
     all << absolute(file.path) << '\0' << file.bytes << '\0' << file.modified << '\0';

@@ -3,6 +3,7 @@
 // text_source.cpp: the sources data.text and data.source: rank 0 makes the tokens, or finds them in the cache; all
 // ranks read them there.
 #include <fmt/format.h>
+#include <chrono>
 #include <filesystem>
 
 #include <kozero/core/architecture.hpp>
@@ -107,8 +108,17 @@ std::int64_t vocab_of_text(const io::Deck& deck) {
 
 DataSet open_text(const OpenOrder& given) {
   const io::Deck& deck = given.deck;
-  const PrepareOrder order = order_of(deck);
+  PrepareOrder order = order_of(deck);
   PreparedTokens found;  // rank 0's
+  constexpr double kQuietSeconds = 10.0;
+  const auto begin = std::chrono::steady_clock::now();
+  double next = kQuietSeconds;
+  order.progress = [&](std::int64_t done, std::int64_t all) {
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    if (seconds < next) return;
+    next = seconds + kQuietSeconds;
+    distributed::print_notice("tokens: " + progress_text(done, all, seconds));
+  };
   const std::string folder = distributed::from_first_rank(given.comm, [&] {
     found = prepare_in_cache(order, [](const std::string& line) { distributed::print_notice(escaped(line)); });
     return std::filesystem::absolute(found.folder).lexically_normal().string();

@@ -1,22 +1,17 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// token_cache.cpp: finds or makes an entry of the cache, under flock(2) on a file beside it.
-#include <fcntl.h>
+// token_cache.cpp: finds or makes an entry of the cache, under a lock beside it.
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
-#include <cerrno>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <thread>
 
 #include <kozero/core/error.hpp>
 #include <kozero/data/token_cache.hpp>
 #include "io/posix/file.hpp"
 #include "io/run/run_folder.hpp"
 #include "io/run/run_status.hpp"
+#include "src/data/entry_lock.hpp"
 
 namespace kozero::data {
 
@@ -26,64 +21,7 @@ namespace fs = std::filesystem;
 
 using Say = std::function<void(const std::string& line)>;
 
-constexpr auto kPause = std::chrono::milliseconds(50);
-
-/// The lock of an entry, held by the process that makes it. The system releases the lock of a process that ends.
-class EntryLock {
- public:
-  /// Waits for the lock. On a file system without locks it is not held, and two processes may make the same entry.
-  EntryLock(std::string path, const std::string& entry, const Say& say) : path_(std::move(path)) {
-    bool said = false;
-    while (!take()) {
-      if (!std::exchange(said, true)) say("waiting for the tokens in " + entry + ", which " + holder() + " makes");
-      std::this_thread::sleep_for(kPause);
-    }
-  }
-  ~EntryLock() {
-    ::unlink(path_.c_str());
-    ::close(file_);
-  }
-  EntryLock(const EntryLock&) = delete;
-  EntryLock& operator=(const EntryLock&) = delete;
-
-  [[nodiscard]] bool is_held() const { return is_held_; }
-
- private:
-  /// False if another process has the lock, or the file was removed by the process that had it.
-  bool take() {
-    file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-    if (file_ < 0) throw Error(Failure::write, path_ + ": cannot create: " + io::errno_text());
-    is_held_ = ::flock(file_, LOCK_EX | LOCK_NB) == 0;
-    const bool waits = !is_held_ && (errno == EWOULDBLOCK || errno == EINTR);
-    struct stat locked {
-    }, named{};
-    if (waits || ::fstat(file_, &locked) != 0 || ::stat(path_.c_str(), &named) != 0 || locked.st_ino != named.st_ino) {
-      ::close(file_);
-      return false;
-    }
-    const std::string name =
-        fmt::format("process {} on host {}, since {}\n", ::getpid(), io::host_name(), io::time_now());
-    // On a full disk the lock is held all the same: the text is only for a message.
-    if (::ftruncate(file_, 0) == 0) static_cast<void>(!::pwrite(file_, name.data(), name.size(), 0));
-    return true;
-  }
-
-  [[nodiscard]] std::string holder() const {
-    constexpr std::int64_t kMostBytes = 4096;
-    try {
-      const std::string name = io::read_whole_file(path_, kMostBytes);
-      if (!name.empty()) return name.substr(0, name.find('\n'));
-    } catch (const Error&) {  // released meanwhile
-    }
-    return "another process";
-  }
-
-  std::string path_;
-  int file_ = -1;
-  bool is_held_ = false;
-};
-
-/// Removes what processes left that were killed while they made this entry. The caller holds the entry's lock.
+/// Removes what processes without the entry's lock left when they were killed; the caller holds the lock.
 void remove_partial(const fs::path& cache, const std::string& prefix) {
   for (const auto& each : fs::directory_iterator(cache)) {
     if (each.path().filename().string().starts_with(prefix)) fs::remove_all(each.path());
@@ -116,7 +54,10 @@ PreparedTokens made_entry(const PrepareOrder& order, const std::vector<TextFile>
   if (io::is_there(entry))
     say(entry + ": damaged; it is now " + io::set_aside(entry) + ", and the tokens are made again");
   if (lock.is_held()) remove_partial(cache, prefix);
-  const std::string partial = (cache / fmt::format("{}{}.{}", prefix, io::host_name(), ::getpid())).string();
+  // Who holds the lock goes on with what the last holder left.
+  const std::string partial = lock.is_held()
+                                  ? (cache / ("." + digits + ".partial")).string()
+                                  : (cache / fmt::format("{}{}.{}", prefix, io::host_name(), ::getpid())).string();
   try {
     make_tokens(order, files, partial, digits);
     publish_entry(partial, entry);

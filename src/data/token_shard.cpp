@@ -194,6 +194,18 @@ std::string TokenShard::sampled_hash() const {
   return hash.digits();
 }
 
+std::vector<std::int64_t> recorded_documents(const TokenShard& shard) {
+  const std::string path = shard.path() + ".documents";
+  if (!io::is_there(path)) return {};
+  const std::string bytes = io::read_whole_file(path, (shard.num_tokens() + 1) * std::int64_t{sizeof(std::int64_t)});
+  std::vector<std::int64_t> starts(bytes.size() / sizeof(std::int64_t));
+  std::memcpy(starts.data(), bytes.data(), starts.size() * sizeof(std::int64_t));
+  const bool increases = std::ranges::adjacent_find(starts, std::greater_equal()) == starts.end();
+  const bool is_inside = starts.empty() || (starts.front() >= 0 && starts.back() < shard.num_tokens());
+  if (bytes.size() % sizeof(std::int64_t) == 0 && increases && is_inside) return starts;
+  throw Error(Failure::input, path + ": not the documents of its shard; remove it, or make the tokens again");
+}
+
 TokenShards::TokenShards(const std::vector<std::string>& paths, std::int64_t vocab, std::vector<std::size_t> order)
     : order_(std::move(order)) {
   if (paths.empty()) throw Error(Failure::deck, "data.tokens: no file given");

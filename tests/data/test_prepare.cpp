@@ -8,6 +8,8 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <map>
+#include <set>
 
 #include <kozero/data/prepare.hpp>
 #include <kozero/data/token_cache.hpp>
@@ -208,6 +210,68 @@ TEST_CASE("a damaged entry is set aside, and what a killed process left is remov
   CHECK(fs::file_size(made.folder + ".old/train_000000.bin") == 2000);
   CHECK(!fs::exists(folder / ("cache/." + made.fingerprint + ".partial.gone.1")));
   CHECK(fs::exists(folder / "cache/.0000000000000000.partial.gone.1"));
+}
+
+TEST_CASE("the bytes of the shards depend neither on threads nor on where an earlier process was killed") {
+  const ScratchFolder folder("threads");
+  std::string lines;
+  for (int i = 0; i < 400; ++i)
+    lines += R"({"text": ")" + std::string(static_cast<std::size_t>(i % 300), 'a') + " b\"}\n";
+  folder.put("text/a.txt", story(0, 3000));
+  folder.put("text/b.jsonl", lines);
+  folder.put("text/c.txt", story(3000, 500));
+  PrepareOrder order{{folder / "text"}, "bpe:400", 0.2, folder / "one"};
+  order.shard_tokens = 7000;
+  order.threads = 1;
+  const auto contents = [&](const PreparedTokens& made) {
+    std::map<std::string, std::string> bytes;
+    for (const auto& file : fs::directory_iterator(made.folder)) {
+      bytes[file.path().filename().string()] = bytes_of(file.path().string());
+    }
+    return bytes;
+  };
+  const auto one = prepare(order);
+  const auto expected = contents(one);
+  CHECK(one.train.files.size() > 5);
+  CHECK(one.val.files.size() > 1);
+  CHECK(expected.contains("train_000003.bin.documents"));
+  order.threads = 3;
+  order.folder = folder / "three";
+  CHECK(contents(prepare(order)) == expected);
+
+  // What a process that is killed after some batches would leave: a later process goes on behind its shards.
+  const std::string partial = folder / "killed.partial";
+  order.folder = folder / "killed";
+  int kept = 0;
+  std::set<std::size_t> found;
+  order.progress = [&](std::int64_t /*done*/, std::int64_t /*all*/) {
+    fs::copy(partial, folder / ("kept" + std::to_string(kept++)), fs::copy_options::recursive);
+  };
+  CHECK(contents(prepare(order)) == expected);
+  CHECK(kept > 5);
+  order.progress = {};
+  for (int i = 0; i < kept; ++i) {
+    INFO("killed after batch " << i);
+    fs::remove_all(order.folder);
+    fs::rename(folder / ("kept" + std::to_string(i)), partial);
+    std::map<std::string, fs::file_time_type> made;
+    for (const auto& file : fs::directory_iterator(partial)) {
+      made[file.path().filename().string()] = fs::last_write_time(file.path());
+    }
+    found.insert(made.size());
+    CHECK(contents(prepare(order)) == expected);
+    for (const auto& [name, time] : made) {
+      if (name.starts_with("train") && name.ends_with(".bin")) {
+        CHECK(fs::last_write_time(fs::path(order.folder) / name) == time);
+      }
+    }
+  }
+  CHECK(found.size() > 3);
+  // Shards of another text are not taken over.
+  fs::rename(folder / "one", partial);
+  folder.put("killed.partial/progress.json", R"({"fingerprint": "0", "train": [[3, 5]], "val": []})");
+  fs::remove_all(order.folder);
+  CHECK(contents(prepare(order)) == expected);
 }
 
 TEST_CASE("a cache that cannot be written is refused by its key") {

@@ -1,16 +1,18 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // prepare.hpp: text -> token shards for training and validation in a folder, and tokens.json, which describes them.
-//   FOLDER/train_000000.bin ... val_000000.bin ... tokenizer.json tokens.json, a .xxh3 beside each shard
+//   FOLDER/train_000000.bin ... val_000000.bin ... tokenizer.json tokens.json; beside each shard .xxh3, its hashes, and
+//   .documents, where documents begin in it (src/data/split_writer.hpp)
 // Validation has val_fraction of the text. Of records (JSON lines, Parquet) it has whole documents, chosen by a hash of
 // their text, so that equal documents are on one side and a document keeps its side when the corpus grows. Of plain
 // text it has stretches spread evenly over the corpus: at the end of each of k equal parts, of at least 64 KiB if the
 // corpus is large enough. Each document, and each change between training and validation, begins with the tokenizer's
 // end-of-text. The folder is written under a temporary name, then
-// renamed. A folder whose fingerprint still fits the text, the tokenizer and val_fraction is reused. token_cache.hpp
-// has the folders that runs share.
+// renamed; if the process is killed, a later one goes on behind the last finished shard. A folder whose fingerprint
+// still fits the text, the tokenizer and val_fraction is reused. token_cache.hpp has the folders that runs share.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -26,8 +28,14 @@ struct PrepareOrder {
   std::string split = {};  ///< of a tokenizer that is learned: a published split's name (io/text/pretokenizer.hpp)
   /// Instead of `text`: several sources. Each begins a new shard of training tokens.
   std::vector<TextSource> sources = {};
-  DocumentRules rules = {};  ///< of `text`
-  bool deduplicate = false;  ///< of equal documents, only the first is tokenized
+  DocumentRules rules = {};                 ///< of `text`
+  bool deduplicate = false;                 ///< of equal documents, only the first is tokenized
+  int threads = 0;                          ///< that encode; 0: one per core of this process
+  std::int64_t shard_tokens = 100'000'000;  ///< as llm.c's
+  /// Called with a line for people: another process makes the same folder.
+  std::function<void(const std::string& line)> say = [](const std::string& /*line*/) {};
+  /// Called now and then with the bytes of the corpus's files that are done, and all of them.
+  std::function<void(std::int64_t done, std::int64_t all)> progress = {};
 
   [[nodiscard]] std::vector<TextSource> all_sources() const {
     return sources.empty() ? std::vector{TextSource{text, "data.text", rules}} : sources;
@@ -59,9 +67,12 @@ struct PreparedTokens {
 /// "bpe:N" asked for, byte-order marks and CR LF in the text.
 std::vector<std::string> notes_on(const PrepareOrder& order, const PreparedTokens& made);
 
+/// "34 % of 1.20 GB text, 31.0 MB/s, 20 s left".
+std::string progress_text(std::int64_t done, std::int64_t all, double seconds);
+
 /// Makes the folder, or finds it made from the same text. One process calls it. Throws Error(deck) for val_fraction
-/// outside [0, 0.5], Error(input) for the text, Error(write) for the folder, which is replaced only where it holds
-/// prepared tokens.
+/// outside [0, 0.5] or shards without tokens, Error(input) for the text, Error(write) for the folder, which is replaced
+/// only where it holds prepared tokens.
 PreparedTokens prepare(const PrepareOrder& order);
 
 /// The description of a prepared folder. Throws Error(input) if there is none or it is malformed.

@@ -70,6 +70,10 @@ class TokenShard {
   std::optional<io::FileHashes> recorded_;
 };
 
+/// Positions in the shard at which documents begin, as `kozero prepare` recorded them beside it (SHARD.documents:
+/// little-endian uint64); none without that file. Throws Error(input) if they do not increase inside the shard.
+std::vector<std::int64_t> recorded_documents(const TokenShard& shard);
+
 /// Several token shards read as one sequence.
 class TokenShards {
  public:

@@ -1,0 +1,283 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// tokenize.cpp: which side a block is on, threads that encode, and the record of finished shards.
+#include "src/data/tokenize.hpp"
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <exception>
+#include <filesystem>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include <kozero/core/error.hpp>
+#include <kozero/core/host.hpp>
+#include "io/posix/file.hpp"
+#include "src/data/document_formats.hpp"
+#include "src/data/split_writer.hpp"
+
+namespace kozero::data {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr std::int64_t kStretchBytes = std::int64_t{64} << 10;
+constexpr std::int64_t kMinBlockBytes = 256;
+constexpr std::int64_t kMinBatchBytes = std::int64_t{16} << 10;
+constexpr std::int64_t kMaxBatchBytes = std::int64_t{4} << 20;
+
+/// Which bytes of plain text are for validation.
+class Stretches {
+ public:
+  Stretches(std::int64_t total, double fraction) : total_(total), fraction_(fraction) {
+    parts_ = std::max(1.0, std::floor(static_cast<double>(total) * fraction / static_cast<double>(kStretchBytes)));
+  }
+  [[nodiscard]] bool is_validation(std::int64_t offset) const {
+    const double part = static_cast<double>(offset) / static_cast<double>(total_) * parts_;
+    return part - std::floor(part) >= 1.0 - fraction_;
+  }
+  /// Blocks small enough that sides, which change between blocks, have the sizes asked for within a few percent.
+  [[nodiscard]] std::int64_t block_bytes() const {
+    const auto stretch = static_cast<std::int64_t>(static_cast<double>(total_) * fraction_ / parts_);
+    return fraction_ == 0.0 ? kStretchBytes : std::clamp(stretch / 16, kMinBlockBytes, kStretchBytes);
+  }
+
+ private:
+  std::int64_t total_;
+  double fraction_, parts_;
+};
+
+/// Whether a document is for validation: by its hash, which is uniform over [0, 2^64).
+bool is_chosen(std::uint64_t hash, double val_fraction) {
+  return static_cast<double>(hash >> 11U) * 0x1p-53 < val_fraction;
+}
+
+/// A block, its side and its tokens.
+struct Piece {
+  io::TextBlock block;
+  std::int64_t number = 0;
+  bool is_validation = false;
+  bool begins = false;     ///< with the separator: a document, or the side changes
+  bool is_needed = false;  ///< not in a finished shard
+  std::vector<Token> tokens;
+};
+
+/// Threads that encode a batch of pieces, each with an encoder of its own.
+class BatchEncoder {
+ public:
+  BatchEncoder(const io::Tokenizer& tokenizer, int threads) : separator_(tokenizer.end_of_text()) {
+    for (int i = 0; i < threads; ++i) encoders_.push_back(tokenizer.encoder());
+  }
+  ~BatchEncoder() { join(); }
+  BatchEncoder(const BatchEncoder&) = delete;
+  BatchEncoder& operator=(const BatchEncoder&) = delete;
+
+  /// Other threads begin with the pieces, which stay in place until finish().
+  void start(std::vector<Piece>& pieces) {
+    pieces_ = &pieces;
+    next_ = 0;
+    for (std::size_t i = 1; i < encoders_.size(); ++i) {
+      threads_.emplace_back([this, i] {
+        run_on_any_cpu();
+        encode(*encoders_[i]);
+      });
+    }
+  }
+  /// This thread encodes too, until all pieces have their tokens. Throws what an encoder threw.
+  void finish() {
+    encode(*encoders_[0]);
+    join();
+    if (problem_) std::rethrow_exception(problem_);
+  }
+
+ private:
+  void join() {
+    for (auto& thread : threads_) thread.join();
+    threads_.clear();
+  }
+
+  void encode(io::Encoder& encoder) {
+    try {
+      for (std::size_t i = next_++; i < pieces_->size(); i = next_++) {
+        Piece& piece = (*pieces_)[i];
+        if (!piece.is_needed) continue;
+        if (piece.begins && separator_ >= 0) piece.tokens.push_back(separator_);
+        if (piece.block.starts_document) {
+          encoder.encode(piece.block.text, piece.tokens);
+        } else {
+          encoder.encode_rest(piece.block.text, piece.tokens);
+        }
+      }
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      problem_ = std::current_exception();
+      next_ = pieces_->size();
+    }
+  }
+
+  Token separator_;
+  std::vector<std::unique_ptr<io::Encoder>> encoders_;
+  std::vector<std::thread> threads_;
+  std::vector<Piece>* pieces_ = nullptr;
+  std::atomic<std::size_t> next_ = 0;
+  std::mutex mutex_;
+  std::exception_ptr problem_;
+};
+
+std::vector<ShardEnd> ends_from(const Json& json) {
+  std::vector<ShardEnd> ends;
+  for (const auto& end : json) ends.push_back({end.at(0).get<std::int64_t>(), end.at(1).get<std::int64_t>()});
+  return ends;
+}
+
+Json json_of(const std::vector<ShardEnd>& ends) {
+  Json json = Json::array();
+  for (const auto& end : ends) json.push_back({end.block, end.tokens});
+  return json;
+}
+
+struct Finished {
+  std::vector<ShardEnd> train, val;
+};
+
+/// The shards that a killed process has finished; none if it tokenized something else.
+Finished finished_shards(const std::string& folder, const std::string& fingerprint) {
+  constexpr std::int64_t kMostBytes = std::int64_t{64} << 20;
+  const std::string path = (fs::path(folder) / kTokenizeProgress).string();
+  try {
+    if (!io::is_there(path)) return {};
+    const Json json = Json::parse(io::read_whole_file(path, kMostBytes));
+    if (json.at("fingerprint") != fingerprint) return {};
+    return {ends_from(json.at("train")), ends_from(json.at("val"))};
+  } catch (const nlohmann::json::exception&) {
+    return {};
+  }
+}
+
+/// Removes all but the finished shards, and what goes with each.
+void keep_finished(const std::string& folder, const Finished& finished) {
+  std::set<std::string> kept;
+  for (const auto& [side, ends] : {std::pair("train", finished.train), std::pair("val", finished.val)}) {
+    for (std::size_t i = 0; i < ends.size(); ++i) {
+      const std::string name = fs::path(SplitWriter::path_of(folder, side, i)).filename().string();
+      kept.insert({name, name + ".xxh3", name + ".documents"});
+    }
+  }
+  std::vector<fs::path> others;
+  for (const auto& each : fs::directory_iterator(folder)) {
+    if (!kept.contains(each.path().filename().string())) others.push_back(each.path());
+  }
+  for (const auto& path : others) fs::remove_all(path);
+}
+
+/// One pass over a corpus.
+class Pass {
+ public:
+  Pass(const PrepareOrder& order, const std::vector<TextFile>& files, const io::Tokenizer& tokenizer,
+       const std::string& folder, const std::string& fingerprint, const Finished& finished)
+      : order_(order),
+        files_(files),
+        folder_(folder),
+        fingerprint_(fingerprint),
+        corpus_(files),
+        stretches_(corpus_.bytes(), order.val_fraction),
+        train_(folder, "train", tokenizer.vocab_size(), order.shard_tokens, finished.train),
+        val_(folder, "val", tokenizer.vocab_size(), order.shard_tokens, finished.val),
+        encoder_(tokenizer, order.threads > 0 ? order.threads : static_cast<int>(cores_of(allowed_cpus()).size())) {
+    documents_.deduplicate = order.deduplicate;
+    reader_ = corpus_.read(stretches_.block_bytes(), &documents_);
+  }
+
+  PreparedTokens run() {
+    std::vector<Piece> now;
+    std::vector<Piece> then;
+    for (read(now); !now.empty(); now.swap(then)) {
+      encoder_.start(now);
+      read(then);
+      encoder_.finish();
+      write(now);
+    }
+    for (; source_ < files_.back().source; ++source_) train_.begin_source(next_number_);
+    PreparedTokens made;
+    made.train = train_.finish();
+    made.val = val_.finish();
+    if (!order_.sources.empty()) made.train_sources = train_.finished_sources();
+    made.counts = documents_.counts;
+    made.byte_order_marks = byte_order_marks_;
+    made.crlf_line_ends = crlf_line_ends_;
+    return made;
+  }
+
+ private:
+  void read(std::vector<Piece>& pieces) {
+    pieces.clear();
+    const std::int64_t most = std::clamp(order_.shard_tokens, kMinBatchBytes, kMaxBatchBytes);
+    for (std::int64_t bytes = 0; bytes < most;) {
+      Piece piece;
+      if (!reader_->next(piece.block)) return;
+      const io::TextBlock& block = piece.block;
+      piece.is_validation =
+          block.document ? is_chosen(*block.document, order_.val_fraction) : stretches_.is_validation(block.offset);
+      piece.begins = block.starts_document || piece.is_validation != was_validation_;
+      piece.number = next_number_++;
+      piece.is_needed = !(piece.is_validation ? val_ : train_).has(piece.number);
+      was_validation_ = piece.is_validation;
+      bytes += std::ssize(block.text);
+      count_marks(block);
+      pieces.push_back(std::move(piece));
+    }
+  }
+
+  void write(const std::vector<Piece>& pieces) {
+    const std::size_t before = train_.ends().size() + val_.ends().size();
+    for (const auto& piece : pieces) {
+      for (; source_ < files_[piece.block.file].source; ++source_) train_.begin_source(piece.number);
+      SplitWriter& side = piece.is_validation ? val_ : train_;
+      side.count_bytes(piece.block.text.size());
+      if (piece.is_needed) side.append(piece.number, piece.tokens, piece.begins);
+    }
+    if (train_.ends().size() + val_.ends().size() > before) {
+      const Json json = {
+          {"fingerprint", fingerprint_}, {"train", json_of(train_.ends())}, {"val", json_of(val_.ends())}};
+      io::write_whole_file((fs::path(folder_) / kTokenizeProgress).string(), json.dump() + "\n");
+    }
+    if (order_.progress) order_.progress(pieces.back().block.offset, corpus_.bytes());
+  }
+
+  void count_marks(const io::TextBlock& block) {
+    if (block.starts_document && block.text.starts_with("\xEF\xBB\xBF")) ++byte_order_marks_;
+    for (std::size_t at = 0; (at = block.text.find("\r\n", at)) != std::string::npos; at += 2) ++crlf_line_ends_;
+  }
+
+  const PrepareOrder& order_;
+  const std::vector<TextFile>& files_;
+  std::string folder_, fingerprint_;
+  FileCorpus corpus_;
+  Stretches stretches_;
+  SplitWriter train_, val_;
+  BatchEncoder encoder_;
+  CorpusPass documents_;
+  std::unique_ptr<io::DocumentReader> reader_;
+  std::size_t source_ = 0;
+  std::int64_t next_number_ = 0;
+  std::optional<bool> was_validation_;
+  std::int64_t byte_order_marks_ = 0;  ///< files of the text that begin with one
+  std::int64_t crlf_line_ends_ = 0;    ///< of the text
+};
+
+}  // namespace
+
+PreparedTokens tokenize(const PrepareOrder& order, const std::vector<TextFile>& files, const io::Tokenizer& tokenizer,
+                        const std::string& folder, const std::string& fingerprint) {
+  const Finished finished = finished_shards(folder, fingerprint);
+  keep_finished(folder, finished);
+  PreparedTokens made = Pass(order, files, tokenizer, folder, fingerprint, finished).run();
+  fs::remove(fs::path(folder) / kTokenizeProgress);
+  return made;
+}
+
+}  // namespace kozero::data
