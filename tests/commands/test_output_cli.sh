@@ -320,6 +320,13 @@ notes_on_data() {
     on 2 train "$inputs/quickstart.toml" $small 'data.text=["text/latin.txt"]'
   { seq 1 9000 && printf '\xff'; } >late.txt
   expect 3 "data.text: late.txt: not UTF-8: byte $(($(stat -c %s late.txt) - 1)) is 0xFF" "$kozero" prepare late.txt out
+  printf '{"text": "one two"}\n{"text": ""}\n{"text": "one two"}\n{"text": "caf\\u00e9"}\n' >few.jsonl
+  expect 0 '^note: left out records: 1 duplicate, 1 empty$' "$kozero" prepare few.jsonl out --deduplicate --val-fraction 0 --show 5
+  also '^document 1, 6 tokens$'
+  also 'c\|a\|f\|.+$'
+  lines 2 '^document '
+  expect 2 'shard-tokens 0 --threads 0: accepted: 1 to 2147483647 tokens' "$kozero" prepare few.jsonl out --shard-tokens 0
+  expect 2 'filter = "text": accepted: COLUMN SIGN NUMBER' "$kozero" prepare few.jsonl out --filter text
   echo 'ab ab' >short.txt
   expect 0 '^note: bpe:100000: [0-9]+ ids were learned, the text has no more pairs$' "$kozero" prepare short.txt out --tokenizer bpe:100000
   expect 2 'data.val_fraction = 0.990000: accepted: number 0 to 0.5$' "$kozero" prepare text out --val-fraction 0.99
