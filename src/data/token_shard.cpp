@@ -14,38 +14,13 @@
 #include <kozero/data/token_shard.hpp>
 #include "io/posix/block_hashes.hpp"
 #include "io/posix/file.hpp"
+#include "src/data/token_formats.hpp"
 
 namespace kozero::data {
 
 static_assert(std::endian::native == std::endian::little, "token shards are read as they are: little endian");
 
 namespace {
-
-[[noreturn]] void malformed(const std::string& path, const std::string& reason) {
-  throw Error(Failure::input, path + ": not a token shard: " + reason);
-}
-
-using Header = std::array<std::int32_t, 3>;
-
-Header read_header(const std::string& path, const io::FileDescriptor& file, std::int64_t size) {
-  if (size < kShardHeaderBytes) {
-    malformed(path, std::to_string(size) + " bytes, less than the header's " + std::to_string(kShardHeaderBytes));
-  }
-  Header header{};
-  file.read_at({reinterpret_cast<char*>(header.data()), sizeof(header)}, 0);
-  return header;
-}
-
-ShardFormat format_of(const std::string& path, const Header& header) {
-  for (const ShardFormat& format : {kNarrowShard, kWideShard}) {
-    if (header[0] != format.magic) continue;
-    if (header[1] == format.version) return format;
-    malformed(path, "version " + std::to_string(header[1]) + ", accepted with magic " + std::to_string(format.magic) +
-                        " is " + std::to_string(format.version));
-  }
-  malformed(path, "magic " + std::to_string(header[0]) + ", accepted are " + std::to_string(kNarrowShard.magic) +
-                      " and " + std::to_string(kWideShard.magic));
-}
 
 template <class Stored>
 std::int64_t id_at(const char* ids, std::int64_t index) {
@@ -96,15 +71,10 @@ void remove_quietly(const std::string& path) {
 TokenShard::TokenShard(const std::string& path, std::int64_t vocab)
     : path_(path), vocab_(vocab), file_(path, io::FileDescriptor::Use::read), size_(file_.size()) {
   require(vocab > 0 && vocab <= INT32_MAX, "TokenShard: vocabulary of " + std::to_string(vocab));
-  const Header header = read_header(path, file_, size_);
-  format_ = format_of(path, header);
-  num_tokens_ = header[2];
-  const std::int64_t wanted = kShardHeaderBytes + num_tokens_ * format_.bytes_per_token;
-  if (num_tokens_ < 0) malformed(path, "a count of " + std::to_string(num_tokens_) + " tokens");
-  if (size_ != wanted) {
-    malformed(path, "its header counts " + std::to_string(num_tokens_) + " tokens, " + std::to_string(wanted) +
-                        " bytes, but it has " + std::to_string(size_) + (size_ < wanted ? ": truncated" : ""));
-  }
+  const ShardLayout layout = layout_of(path, file_);
+  header_bytes_ = layout.header_bytes;
+  bytes_per_token_ = layout.bytes_per_token;
+  num_tokens_ = layout.num_tokens;
   recorded_ = io::read_shard_hashes(path);
   if (recorded_ && recorded_->size != size_) {
     throw Error(Failure::input, path + ": " + std::to_string(size_) + " bytes, " + io::hashes_file_of(path) + " says " +
@@ -132,12 +102,12 @@ void TokenShard::read(std::int64_t first, std::span<Token> out) const {
   require(first >= 0 && first + static_cast<std::int64_t>(out.size()) <= num_tokens_,
           path_ + ": read of tokens outside the shard");
   const auto count = static_cast<std::int64_t>(out.size());
-  const std::int64_t bytes = count * format_.bytes_per_token;
+  const std::int64_t bytes = count * bytes_per_token_;
   // Narrow ids come into the upper half of `out` and are widened in place, first to last.
   char* ids = reinterpret_cast<char*>(out.data()) + count * static_cast<std::int64_t>(sizeof(Token)) - bytes;
-  read_bytes({ids, static_cast<std::size_t>(bytes)}, kShardHeaderBytes + first * format_.bytes_per_token);
+  read_bytes({ids, static_cast<std::size_t>(bytes)}, header_bytes_ + first * bytes_per_token_);
   for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t id = format_.bytes_per_token == 2 ? id_at<std::uint16_t>(ids, i) : id_at<std::uint32_t>(ids, i);
+    const std::int64_t id = bytes_per_token_ == 2 ? id_at<std::uint16_t>(ids, i) : id_at<std::uint32_t>(ids, i);
     if (id >= vocab_) refuse_id(first + i, id);
     out[static_cast<std::size_t>(i)] = static_cast<Token>(id);
   }
@@ -157,15 +127,15 @@ std::string TokenShard::check_block(std::int64_t block, const std::atomic<bool>&
     const std::int64_t bytes = std::min(kChunk, end - offset);
     read_bytes({chunk.data(), static_cast<std::size_t>(bytes)}, offset);
     hash.add({chunk.data(), static_cast<std::size_t>(bytes)});
-    const std::int64_t skipped = offset == 0 ? kShardHeaderBytes : 0;
+    const std::int64_t skipped = offset == 0 ? header_bytes_ : 0;
     const char* ids = chunk.data() + skipped;
-    const std::int64_t count = (bytes - skipped) / format_.bytes_per_token;
-    const bool narrow = format_.bytes_per_token == 2;
+    const std::int64_t count = (bytes - skipped) / bytes_per_token_;
+    const bool narrow = bytes_per_token_ == 2;
     const std::int64_t bad = bad_position >= 0 ? -1
                              : narrow          ? first_outside<std::uint16_t>(ids, count, vocab_)
                                                : first_outside<std::uint32_t>(ids, count, vocab_);
     if (bad < 0) continue;
-    bad_position = (offset + skipped - kShardHeaderBytes) / format_.bytes_per_token + bad;
+    bad_position = (offset + skipped - header_bytes_) / bytes_per_token_ + bad;
     bad_id = narrow ? id_at<std::uint16_t>(ids, bad) : id_at<std::uint32_t>(ids, bad);
   }
   const std::string digits = hash.digits();

@@ -89,7 +89,10 @@ TEST_CASE("hostile shards are refused in one line") {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"", "not a token shard: 0 bytes, less than the header's 1024"},
       {std::string(1023, 'x'), "not a token shard: 1023 bytes, less than the header's 1024"},
-      {raw_shard(1, 1, 4, four), "not a token shard: magic 1, accepted are 20240520 and 20240801"},
+      {raw_shard(1, 1, 4, four),
+       "not a token shard: magic 1, accepted are 20240520 and 20240801; datatrove's and Megatron's shards need their "
+       "index "
+       "beside them"},
       {raw_shard(20240520, 2, 4, four), "not a token shard: version 2, accepted with magic 20240520 is 1"},
       {raw_shard(20240801, 1, 2, four), "not a token shard: version 1, accepted with magic 20240801 is 7"},
       {raw_shard(20240520, 1, -1, four), "not a token shard: a count of -1 tokens"},
@@ -108,6 +111,57 @@ TEST_CASE("hostile shards are refused in one line") {
              EndsWith("none.bin: cannot open: No such file or directory"));
   CHECK_THAT(thrown_by([&] { TokenShard(folder.path(), 9); }).text,
              EndsWith(": not a regular file but a folder; name the file in it"));
+}
+
+TEST_CASE("datatrove's and Megatron's shards are read by the index beside them") {
+  const ScratchFolder folder("formats");
+  const auto bytes_of_numbers = [](const auto& numbers) {
+    return std::string(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(numbers[0]));
+  };
+  const std::vector<Token> ids = {5, 7, 60000, 9, 1};
+  const std::string narrow = bytes_of_numbers(std::vector<std::uint16_t>(ids.begin(), ids.end()));
+  const std::string wide = bytes_of_numbers(std::vector<std::uint32_t>(ids.begin(), ids.end()));
+  const std::string ends = bytes_of_numbers(std::vector<std::uint64_t>{2, 5});
+  const auto megatron = [&](std::uint64_t version, char type, std::uint64_t count,
+                            const std::vector<std::int32_t>& sizes) {
+    return std::string("MMIDIDX\0\0", 9) + bytes_of_numbers(std::vector{version}) + type +
+           bytes_of_numbers(std::vector<std::uint64_t>{count, count + 1}) + bytes_of_numbers(sizes) +
+           bytes_of_numbers(std::vector<std::int64_t>{0, 4}) + bytes_of_numbers(std::vector<std::int64_t>{0, 1, 2});
+  };
+  for (const std::string& bytes : {narrow, wide}) {
+    const std::string ds = folder.put("a.ds", bytes);
+    folder.put("a.ds.index", ends);
+    const std::string bin = folder.put("b.bin", bytes);
+    folder.put("b.idx", megatron(1, bytes == narrow ? 8 : 4, 2, {2, 3}));
+    for (const auto& path : {ds, bin}) {
+      const TokenShard shard(path, 60001);
+      std::vector<Token> read(5);
+      shard.read(0, read);
+      CHECK(read == ids);
+      shard.read(2, std::span(read).first(2));
+      CHECK(read[0] == 60000);
+      CHECK(shard.check_block(0, std::atomic<bool>(false)).size() == io::kHashDigits);
+      const auto error = thrown_by([&] { TokenShard(path, 60000).check_block(0, std::atomic<bool>(false)); });
+      CHECK(error.text == path + ": token 2 is 60000, outside the vocabulary of 60000");
+    }
+  }
+  const std::string ds = folder / "a.ds";
+  const std::string bin = folder / "b.bin";
+  const auto refusal = [](const std::string& path) { return thrown_by([&] { TokenShard(path, 60001); }).text; };
+  folder.put("a.ds.index", ends.substr(3));
+  CHECK(refusal(ds) == ds + ".index: not a token shard: 13 bytes, not 64-bit positions");
+  folder.put("a.ds.index", bytes_of_numbers(std::vector<std::uint64_t>{2, 6}));
+  CHECK_THAT(refusal(ds), ContainsSubstring("counts 6 tokens, but it has 20 bytes, neither 2 nor 4 per token"));
+  folder.put("b.idx", megatron(2, 4, 2, {2, 3}));
+  CHECK_THAT(refusal(bin), ContainsSubstring("b.idx: not a token shard: version 2, accepted is 1"));
+  folder.put("b.idx", megatron(1, 6, 2, {2, 3}));
+  CHECK_THAT(refusal(bin), ContainsSubstring("ids of type 6, accepted are 4 (int32) and 8 (uint16)"));
+  folder.put("b.idx", megatron(1, 4, 2, {2, 2}));
+  CHECK_THAT(refusal(bin), ContainsSubstring("counts 4 tokens of 4 bytes, but it has 20 bytes"));
+  folder.put("b.idx", megatron(1, 4, std::uint64_t{1} << 62, {2, 3}));
+  CHECK_THAT(refusal(bin), ContainsSubstring("sequences, more than it has bytes for"));
+  std::filesystem::remove(folder / "b.idx");
+  CHECK_THAT(refusal(bin), ContainsSubstring("less than the header's 1024"));
 }
 
 TEST_CASE("ids outside the vocabulary are found where they are read") {

@@ -243,7 +243,7 @@ runs_share_tokens() {
     mpiexec="$mpiexec -genv LD_PRELOAD $preload" && alone run.dir=maker >log 2>&1
   ) &
   local job=$!
-  for _ in $(seq 1 100); do ls -d .tokens/.*.partial.* >/dev/null 2>&1 && break; sleep 0.1; done
+  for _ in $(seq 1 100); do ls -d .tokens/.*.partial* >/dev/null 2>&1 && break; sleep 0.1; done
   expect 0 ' text now in \.tokens/' alone run.dir=beside 'data.text=["other"]'
   lines 0 '^waiting'
   expect 0 '^waiting for the tokens in \.tokens/[0-9a-f]{16}, which process [0-9]+ on host .*, since .* makes$' alone run.dir=waiter

@@ -8,6 +8,7 @@
 #   options  every command and option that a page shows is in the program's help
 # A block fails if one of its commands does. Lines behind `$ ` are commands, and those below them their output.
 
+import json
 import os
 import pathlib
 import re
@@ -105,6 +106,9 @@ class Scratch:
         for name in ("my_book.txt", "my_text.txt", "news.txt", "my_folder/a.txt", "web/a.txt", "books/a.txt"):
             (self.folder / name).parent.mkdir(exist_ok=True)
             (self.folder / name).write_text(text[:12000])
+        (self.folder / "fineweb").mkdir()
+        lines = [json.dumps({"text": text[i:i + 3000], "int_score": i // 1000 % 5}) for i in range(0, len(text), 1000)]
+        (self.folder / "fineweb/a.jsonl").write_text("\n".join(lines) + "\n")
         (self.folder / "deck.toml").write_text(DECK)
         ended = self.run("./kozero.sh train inputs/quickstart.toml && ./kozero.sh train inputs/quickstart.toml && "
                          "./kozero.sh export runs/quickstart hf")

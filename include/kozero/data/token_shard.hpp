@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// token_shard.hpp: files of token ids in llm.c's format: one shard, several shards as one sequence, and the writer.
+// token_shard.hpp: files of token ids: one shard, several shards as one sequence, and the writer. Written is llm.c's
+// format; datatrove's and Megatron's are read too (src/data/token_formats.hpp).
 //   int32 header[256] = {magic, version, number of tokens, 0 ...}, then the ids, little endian
 //   magic 20240520, version 1: uint16 ids        magic 20240801, version 7: uint32 ids
 //   sequence of several shards = shard 0 | shard 1 | ...
@@ -65,7 +66,8 @@ class TokenShard {
   std::int64_t vocab_;
   io::FileDescriptor file_;
   std::int64_t size_;
-  ShardFormat format_{};
+  std::int64_t header_bytes_ = 0;
+  std::int64_t bytes_per_token_ = 0;
   std::int64_t num_tokens_ = 0;
   std::optional<io::FileHashes> recorded_;
 };
