@@ -94,6 +94,7 @@ struct DataKeys {
   bool synthetic = false;
   std::string tokenizer = "bytes";
   double val_fraction = 0.05;
+  bool mask_documents = false;
   std::string cache;  ///< "": .tokens beside run.dir
   bool strict = false;
 
