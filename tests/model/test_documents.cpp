@@ -6,6 +6,7 @@
 // is the gradient of this token's embedding. A sum of a few hundred float losses in double is exact.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+#include <cmath>
 #include <support/cut_documents.hpp>
 
 #include "tiny_models.hpp"
@@ -105,6 +106,29 @@ TEST_CASE("a packed document has the bits of the document alone") {
       }
     }
     CHECK(loss == packed.loss);
+  }
+}
+
+TEST_CASE("the gradient of a learned position is the sum over the documents that reach it") {
+  const model::Config config = with_room(tiny_gpt2(false));
+  TinyModel tiny(config, kSequences);
+  const CutDocuments documents(kLengths);
+  std::vector<std::vector<Token>> sequences;
+  for (std::int64_t b = 0; b < kSequences; ++b) sequences.push_back(tokens_from(b * kPositions, kPositions));
+  const Outcome packed = outcome_of(tiny, sequences, documents.view());
+  const auto width = static_cast<std::size_t>(config.dim);
+  std::vector<double> expected(kPositions * width);
+  for (const DocumentSpan& span : documents.in_order()) {
+    const auto first = static_cast<std::size_t>(span.sequence * kPositions + span.first) * width;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(span.count) * width; ++i) {
+      expected[i] += static_cast<double>(packed.embedding[first + i]);
+    }
+  }
+  REQUIRE(tiny.model->parameters().row(1).name.find("wpe") != std::string::npos);
+  const std::vector<float> positions = tiny.access.gradient_of(1);
+  REQUIRE(positions.size() == expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    REQUIRE(std::abs(static_cast<double>(positions[i]) - expected[i]) < 1e-4);
   }
 }
 
