@@ -6,6 +6,10 @@
 
 #include "attention_case.hpp"
 
+#if defined(KOKKOS_ENABLE_OPENMP)
+#include <omp.h>
+#endif
+
 namespace kozero::kernels {
 namespace {
 
@@ -67,6 +71,29 @@ TEMPLATE_LIST_TEST_CASE("a document has the same bits among others as alone", "[
     }
   }
 }
+
+#if defined(KOKKOS_ENABLE_OPENMP) && !defined(KOKKOS_ENABLE_CUDA)
+TEMPLATE_LIST_TEST_CASE("documents have the same bits on one thread and on all", "[attention]",
+                        reference::StoredTypes) {
+  // The long document is divided into tasks if there are several threads, the others are not.
+  const CutDocuments documents({{3, 130, 1, 16}});
+  AttentionShape shape = shape_of(1, 150, 4, 2, 16);
+  shape.documents = documents.view();
+  const Inputs<TestType> in(shape);
+  const int threads = omp_get_max_threads();
+  for (const Algorithm<TestType>& algorithm : algorithms<TestType>()) {
+    if (algorithm.name.starts_with("teams of two")) continue;
+    CAPTURE(algorithm.name);
+    const Results all = run<TestType>(Device(), algorithm, shape, in.qkv, in.dy);
+    omp_set_num_threads(1);
+    const Results one = run<TestType>(Kokkos::OpenMP(1), algorithm, shape, in.qkv, in.dy);
+    omp_set_num_threads(threads);
+    REQUIRE(reference::same_bits(all.y, one.y));
+    REQUIRE(reference::same_bits(all.logsumexp, one.logsumexp));
+    REQUIRE(reference::same_bits(all.dqkv, one.dqkv));
+  }
+}
+#endif
 
 TEST_CASE("every block of every document has one team", "[attention]") {
   const CutDocuments documents({{5, 70, 1, 33, 22}, {32, 31, 64, 4}, {1, 1, 1, 128}});
