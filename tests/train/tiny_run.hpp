@@ -26,9 +26,9 @@ class NoiseSamples final : public data::SampleSource {
   [[nodiscard]] std::int64_t tail() const override { return tail_; }
   void read(std::int64_t index, std::span<Token> window) const override {
     for (std::size_t t = 0; t < window.size(); ++t) {
-      const auto words = philox(7, counter_of(t, static_cast<std::uint64_t>(index))).x;
-      const bool begins = in_documents_ && words[1] % 4 == 0;
-      window[t] = begins ? document_start() : static_cast<Token>(words[0] % static_cast<std::uint32_t>(vocab_));
+      const auto words = philox(7, counter_of(t, static_cast<std::uint64_t>(index)));
+      const bool begins = in_documents_ && words.x[1] % 4 == 0;
+      window[t] = begins ? document_start() : static_cast<Token>(words.x[0] % static_cast<std::uint32_t>(vocab_));
     }
   }
   [[nodiscard]] Token document_start() const override { return 0; }
