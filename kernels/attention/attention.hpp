@@ -27,6 +27,21 @@
 
 namespace kozero::kernels {
 
+/// The list of Documents. Without their Views, since a kernel's arguments must stay below 512 bytes
+/// (tests/kernels/gpu_kernels.py).
+struct DocumentList {
+  const DocumentSpan* spans = nullptr;  ///< on the device
+  std::int64_t count = 0;
+  std::int64_t longest = 0;
+
+  DocumentList() = default;
+  DocumentList(const Documents& documents)
+      : spans(documents.spans.data()),
+        count(static_cast<std::int64_t>(documents.spans.extent(0))),
+        longest(documents.longest) {}
+  [[nodiscard]] KOKKOS_FUNCTION bool given() const { return longest > 0; }
+};
+
 struct AttentionShape {
   std::int64_t batch = 0;
   std::int64_t positions = 0;
@@ -36,7 +51,7 @@ struct AttentionShape {
   float dropout = 0.0F;                       ///< probability of dropping an element of p
   std::uint64_t key = 0;                      ///< of the dropout's random stream
   const std::uint64_t* sample_ids = nullptr;  ///< one per sequence, on the device; read if dropout > 0
-  Documents documents{};
+  DocumentList documents{};
 
   [[nodiscard]] KOKKOS_FUNCTION std::int64_t rows() const { return batch * positions; }
   [[nodiscard]] KOKKOS_FUNCTION std::int64_t qkv_columns() const { return (heads + 2 * kv_heads) * head_dim; }
@@ -61,13 +76,13 @@ struct AttentionShape {
 
   // Documents, each of them a whole sequence if none are given.
   [[nodiscard]] KOKKOS_FUNCTION std::int64_t num_documents() const {
-    return documents.given() ? static_cast<std::int64_t>(documents.spans.extent(0)) : batch;
+    return documents.given() ? documents.count : batch;
   }
   [[nodiscard]] KOKKOS_FUNCTION std::int64_t longest_document() const {
     return documents.given() ? documents.longest : positions;
   }
   [[nodiscard]] KOKKOS_FUNCTION DocumentSpan document(std::int64_t i) const {
-    if (documents.given()) return documents.spans(i);
+    if (documents.given()) return documents.spans[i];
     return {static_cast<std::int32_t>(i), 0, static_cast<std::int32_t>(positions), 0};
   }
   /// The row of a document's first token.

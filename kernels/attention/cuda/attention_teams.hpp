@@ -60,9 +60,9 @@ struct TeamBlocks {
     std::int64_t high = shape.num_documents();
     while (high - low > 1) {
       const std::int64_t middle = (low + high) / 2;
-      (shape.documents.spans(middle).before / rows + middle <= slot ? low : high) = middle;
+      (shape.documents.spans[middle].before / rows + middle <= slot ? low : high) = middle;
     }
-    const DocumentSpan document = shape.documents.spans(low);
+    const DocumentSpan document = shape.documents.spans[low];
     return {document, head, slot - (document.before / rows + low), blocks_of(document.count)};
   }
 };
