@@ -61,6 +61,7 @@ const std::vector<ReadWhere> kReadWhere = {
     where_architecture("model.qk_norm", [](const auto& each) { return each.qk_norm != Part::never; }),
     where_architecture("model.dropout", [](const auto& each) { return each.dropout; }),
     {"data.tokenizer", "data.synthetic", {"false"}},
+    {"data.mask_documents", "data.synthetic", {"false"}},
     {"train.base_ranks", "train.batch_scaling", {"\"linear\"", "\"sqrt\""}},
     {"zero.offload_parameters", "zero.stage", {"3"}},
     {"zero.shard_group", "zero.stage", {"1", "2", "3"}},

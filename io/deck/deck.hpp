@@ -99,6 +99,7 @@ struct DataKeys {
   std::string on_bad_document = "stop";
   bool deduplicate = false;
   double val_fraction = 0.05;
+  bool mask_documents = false;
   std::string cache;  ///< "": .tokens beside run.dir
   bool strict = false;
 

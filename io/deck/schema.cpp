@@ -181,6 +181,8 @@ std::vector<DeckRow> data_rows() {
       {"data.deduplicate", kData<&K::deduplicate>, truth(), "of documents with equal text, only the first is used"},
       first({"data.val_fraction", kData<&K::val_fraction>, from_to(0, kMostValidation),
              "share of the data that is kept for validation"}),
+      bits({"data.mask_documents", kData<&K::mask_documents>, truth(),
+            "attention stays inside each document, and positions restart at its first token, the end-of-text token"}),
       {"data.cache", kData<&K::cache>, text("path of a folder that all ranks see"),
        "folder of the tokens made from data.text, shared by runs", ".tokens beside run.dir"},
       {"data.strict", kData<&K::strict>, truth(),

@@ -69,15 +69,18 @@ template <class Space, class T>
 static void append_to_cache(const Space& space, const CachedHeads<T>& heads, const CacheShape& cache, MatrixIn<T> qkv,
                             const RowPositions& row_positions, const AttentionShape& shape) {
   const std::int64_t dim = shape.head_dim;
+  T* const keys = heads.keys.data();
+  T* const values = heads.values.data();
+  const T* const rows = qkv.data();
   for_each_row(
       space, "kozero::append_to_cache", shape.batch, KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
         const std::int64_t position = row_positions.positions(n);
         for (std::int64_t kv = 0; kv < shape.kv_heads; ++kv) {
           const std::int64_t head = cache.head(row_positions.sequences(n), kv);
-          const T* const key = qkv.data() + shape.key_of(n, kv);
-          T* const to = heads.keys.data() + head;
+          const T* const key = rows + shape.key_of(n, kv);
+          T* const to = keys + head;
           for_each_column(team, dim, [=](std::int64_t d) { to[cache.key(position, d)] = key[d]; });
-          copy_row(team, heads.values.data() + head + position * dim, qkv.data() + shape.value_of(n, kv), dim);
+          copy_row(team, values + head + position * dim, rows + shape.value_of(n, kv), dim);
         }
       });
 }

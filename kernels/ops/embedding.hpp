@@ -4,6 +4,7 @@
 //   x(n, :) = wte(tokens(n), :)               x (N, C)   wte (V, C)   tokens (N), each in [0, V)
 //   x(n, :) += wpe(n mod T, :)                wpe (at least T, C)   N a multiple of T
 //   dwte(tokens(n), :) += dx(n, :)            dwpe(n mod T, :) += dx(n, :)       both with n ascending
+// With documents, position(n) stands for n mod T, and dwpe adds in the order of the documents.
 // With the vocabulary in blocks, wte has the rows of tokens from `first` on: rows of x with other tokens stay unchanged
 // and add nothing to dwte.
 // The gradients add in the order of the rows, without atomics: each element of a table has one worker. For tokens,
@@ -14,6 +15,7 @@
 #include <cstdint>
 #include <Kokkos_BitManipulation.hpp>
 
+#include <kozero/core/batch.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/views.hpp>
 #include "kernels/launch/for_each.hpp"
@@ -69,9 +71,9 @@ void position_forward(const Space& space, Matrix<T> x, MatrixIn<T> wpe, std::int
   add_positions(space, "kozero::position_forward", x, wpe, RepeatedPositions{positions});
 }
 
-/// The same for rows at given positions, each below T.
-template <class Space, class T>
-void position_forward_at(const Space& space, Matrix<T> x, MatrixIn<T> wpe, const RowPositions& row_positions) {
+/// The same for rows at given positions, each below T: RowPositions or GivenPositions.
+template <class Space, class T, class Positions>
+void position_forward_at(const Space& space, Matrix<T> x, MatrixIn<T> wpe, const Positions& row_positions) {
   require(wpe.extent(1) == x.extent(1) && row_positions.positions.extent(0) == x.extent(0),
           "position_forward_at: wpe (at least T, C) or the positions (N) do not fit x (N, C)");
   add_positions(space, "kozero::position_forward_at", x, wpe, row_positions);
@@ -180,6 +182,24 @@ static void position_backward(const Space& space, Matrix<float> dwpe, Matrix<con
   for_each_row(
       space, "kozero::position_backward", positions, KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t t) {
         add_rows(team, row_of(dwpe, t), row_of(dx, t), columns, rows / positions, positions * columns);
+      });
+}
+
+/// The same with positions that begin again at each document.
+template <class Space, class T>
+static void position_backward(const Space& space, Matrix<float> dwpe, Matrix<const T> dx, std::int64_t positions,
+                              const Documents& documents) {
+  const auto columns = static_cast<std::int64_t>(dx.extent(1));
+  require(dwpe.extent(1) == dx.extent(1) && static_cast<std::int64_t>(dwpe.extent(0)) >= documents.longest,
+          "position_backward: dwpe (at least the longest document's tokens, C) does not fit dx (N, C)");
+  const auto count = static_cast<std::int64_t>(documents.spans.extent(0));
+  for_each_row(
+      space, "kozero::position_backward::documents", documents.longest,
+      KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t t) {
+        for (std::int64_t i = 0; i < count && documents.spans(i).count > t; ++i) {  // the longest come first
+          const std::int64_t row = documents.spans(i).sequence * positions + documents.spans(i).first + t;
+          add_rows(team, row_of(dwpe, t), row_of(dx, row), columns, 1, columns);
+        }
       });
 }
 

@@ -4,7 +4,7 @@
 //   (a, b) -> (a cos - b sin, b cos + a sin),  a = head(i), b = head(i + D/2), angle(t, i) = t f(i),  i < D/2
 //   f(i) = theta^(-2i/D)
 // The row of qkv (N, heads * D) is q heads | k heads | v heads; the first `heads_to_rotate` heads turn. Row n has
-// position n mod T, T the rows of the tables (T, D/2); rope_forward_at is given the positions. Backward turns the
+// position n mod T, T the rows of the tables (T, D/2); the functions `_at` are given the positions. Backward turns the
 // gradient back by the same angle. Hugging Face's pairing of halves. Runs on `space` and returns without fencing.
 // Su et al. 2021, arXiv:2104.09864.
 #pragma once
@@ -118,9 +118,9 @@ void rope_forward(const Space& space, Matrix<T> qkv, std::int64_t heads_to_rotat
   rope_rotate(space, "kozero::rope_forward", qkv, heads_to_rotate, cosines, sines, 1.0F, all_positions(cosines));
 }
 
-/// The same for rows at given positions, each below T.
-template <class Space, class T>
-void rope_forward_at(const Space& space, Matrix<T> qkv, std::int64_t heads_to_rotate, const RowPositions& row_positions,
+/// The same for rows at given positions, each below T: RowPositions or GivenPositions.
+template <class Space, class T, class Positions>
+void rope_forward_at(const Space& space, Matrix<T> qkv, std::int64_t heads_to_rotate, const Positions& row_positions,
                      Matrix<const float> cosines, Matrix<const float> sines) {
   require(row_positions.positions.extent(0) == qkv.extent(0), "rope_forward_at: not one position for each row of qkv");
   rope_rotate(space, "kozero::rope_forward_at", qkv, heads_to_rotate, cosines, sines, 1.0F, row_positions);
@@ -131,6 +131,13 @@ void rope_backward(const Space& space, Matrix<T> dqkv, std::int64_t heads_to_rot
                    Matrix<const float> cosines, Matrix<const float> sines) {
   require(head_dim == 2 * static_cast<std::int64_t>(cosines.extent(1)), "rope_backward: the tables are not (T, D/2)");
   rope_rotate(space, "kozero::rope_backward", dqkv, heads_to_rotate, cosines, sines, -1.0F, all_positions(cosines));
+}
+
+template <class Space, class T>
+void rope_backward_at(const Space& space, Matrix<T> dqkv, std::int64_t heads_to_rotate,
+                      const GivenPositions& row_positions, Matrix<const float> cosines, Matrix<const float> sines) {
+  require(row_positions.positions.extent(0) == dqkv.extent(0), "rope_backward_at: not one position for each row");
+  rope_rotate(space, "kozero::rope_backward_at", dqkv, heads_to_rotate, cosines, sines, -1.0F, row_positions);
 }
 
 }  // namespace kozero::kernels

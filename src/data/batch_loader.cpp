@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// batch_loader.cpp: reads samples into pinned buffers and copies them to the device.
+// batch_loader.cpp: reads samples into pinned buffers, finds their documents, and copies all to the device.
 #include <algorithm>
+#include <tuple>
 
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
@@ -16,20 +17,51 @@ void copy_from_pinned(const Vector<T>& to, const T* from) {
   Kokkos::deep_copy(Device(), to, Vector<const T, Kokkos::SharedHostPinnedSpace>(from, to.extent(0)));
 }
 
+/// Fills the tokens' positions and the list of documents of (rows, seq) inputs, the longest first. Returns how many
+/// there are.
+std::int64_t list_documents(DocumentSpan* spans, std::int32_t* positions, const Token* inputs, std::int64_t rows,
+                            std::int64_t seq, Token start) {
+  std::int64_t count = 0;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t t = 0; t < seq; ++t) {
+      const std::int64_t n = row * seq + t;
+      const bool begins = t == 0 || inputs[n] == start;
+      if (begins) spans[count++] = {static_cast<std::int32_t>(row), static_cast<std::int32_t>(t), 0, 0};
+      positions[n] = spans[count - 1].count++;
+    }
+  }
+  std::sort(spans, spans + count, [](const DocumentSpan& a, const DocumentSpan& b) {
+    return std::tuple(-a.count, a.sequence, a.first) < std::tuple(-b.count, b.sequence, b.first);
+  });
+  for (std::int64_t i = 1; i < count; ++i) spans[i].before = spans[i - 1].before + spans[i - 1].count;
+  return count;
+}
+
 }  // namespace
 
-BatchLoader::BatchLoader(std::int64_t micro_batch, std::int64_t seq, MemoryLedger& ledger, int unfenced)
+BatchLoader::BatchLoader(std::int64_t micro_batch, std::int64_t seq, MemoryLedger& ledger, int unfenced,
+                         bool masks_documents)
     : seq_(seq),
+      masks_documents_(masks_documents),
       tokens_(ledger.take<Token>(Memory::workspace, "batch tokens", 2 * micro_batch * seq)),
       sample_ids_(ledger.take<std::uint64_t>(Memory::workspace, "batch sample ids", micro_batch)),
+      spans_(ledger.take<DocumentSpan>(Memory::workspace, "batch documents", masks_documents ? micro_batch * seq : 0)),
+      positions_(
+          ledger.take<std::int32_t>(Memory::workspace, "batch positions", masks_documents ? micro_batch * seq : 0)),
       turns_(kHostIsDevice ? 1 : static_cast<std::size_t>(unfenced)) {
   const auto turns = static_cast<std::int64_t>(turns_);
+  constexpr std::int64_t kBytesOfDocuments = sizeof(DocumentSpan) + sizeof(std::int32_t);  // per token
   const auto host_bytes = (turns * 2 * micro_batch * seq + seq + 1) * static_cast<std::int64_t>(sizeof(Token)) +
-                          turns * micro_batch * static_cast<std::int64_t>(sizeof(std::uint64_t));
+                          turns * micro_batch * static_cast<std::int64_t>(sizeof(std::uint64_t)) +
+                          (masks_documents ? turns * micro_batch * seq * kBytesOfDocuments : 0);
   ledger.book(Memory::staging, "batch on the host", host_bytes);
   if (ledger.plans_only()) return;
   host_tokens_ = Pinned<Token>("kozero::data::tokens", turns_, tokens_.extent(0));
   host_ids_ = Pinned<std::uint64_t>("kozero::data::sample_ids", turns_, sample_ids_.extent(0));
+  if (masks_documents) {
+    host_spans_ = Pinned<DocumentSpan>("kozero::data::documents", turns_, spans_.extent(0));
+    host_positions_ = Pinned<std::int32_t>("kozero::data::positions", turns_, positions_.extent(0));
+  }
   window_.resize(static_cast<std::size_t>(seq + 1));
 }
 
@@ -62,7 +94,22 @@ Batch BatchLoader::load(const SampleSource& source, const std::vector<SampleName
   copy_from_pinned(tokens, host_tokens);
   copy_from_pinned(ids, &host_ids_(turn_, 0));
   const Vector<const Token> all(tokens);
-  return Batch{as_matrix(slice(all, 0, count), rows, seq), as_matrix(slice(all, count, count), rows, seq), ids};
+  Batch batch{as_matrix(slice(all, 0, count), rows, seq), as_matrix(slice(all, count, count), rows, seq), ids};
+  if (masks_documents_) batch.documents = find_documents(host_tokens, rows, seq, source.document_start());
+  return batch;
+}
+
+Documents BatchLoader::find_documents(const Token* inputs, std::int64_t rows, std::int64_t seq, Token start) {
+  require(start >= 0, "documents are masked, but the source has no token that begins one");
+  if (rows == 0) return {};
+  DocumentSpan* const host_spans = &host_spans_(turn_, 0);
+  std::int32_t* const host_positions = &host_positions_(turn_, 0);
+  const std::int64_t count = list_documents(host_spans, host_positions, inputs, rows, seq, start);
+  const auto spans = slice(spans_, 0, count);
+  const auto positions = slice(positions_, 0, rows * seq);
+  copy_from_pinned(spans, static_cast<const DocumentSpan*>(host_spans));
+  copy_from_pinned(positions, static_cast<const std::int32_t*>(host_positions));
+  return {spans, positions, host_spans[0].count};
 }
 
 }  // namespace kozero::data

@@ -11,6 +11,7 @@
 #include <kozero/core/presets.hpp>
 #include <kozero/data/data_set.hpp>
 #include <kozero/distributed/agreement.hpp>
+#include "io/deck/check.hpp"
 #include "io/run/run_folder.hpp"
 #include "src/data/sources.hpp"
 
@@ -42,6 +43,21 @@ const Source& source_of(const io::Deck& deck) {
   return *std::ranges::find_if(kSources, [&](const Source& row) { return row.is_of(deck); });
 }
 
+/// Refuses data.mask_documents where no token begins a document.
+void require_documents(const DataSet& data, const io::Deck& deck) {
+  if (!deck.data.mask_documents) return;
+  if (data.tokenizer == nullptr) {
+    io::refuse_value(deck, "data.mask_documents",
+                     fmt::format("{} does not say which token begins a document; give its tokenizer as data.tokenizer",
+                                 key_of_data(deck)));
+  }
+  if (data.tokenizer->end_of_text() >= 0) return;
+  io::refuse_value(deck, "data.mask_documents",
+                   fmt::format("data.tokenizer = \"{}\" has no end-of-text token, with which documents begin; accepted "
+                               "is false, or a tokenizer that has one",
+                               deck.data.tokenizer));
+}
+
 }  // namespace
 
 const char* key_of_data(const io::Deck& deck) { return source_of(deck).key; }
@@ -61,7 +77,12 @@ std::string token_cache_of(const io::Deck& deck) {
 }
 
 DataSet open_data(const io::Deck& deck, std::int64_t seq, distributed::Communicator& comm) {
-  return distributed::agreed(comm, [&] { return source_of(deck).open({deck, seq, comm}); });
+  return distributed::agreed(comm, [&] {
+    DataSet data = source_of(deck).open({deck, seq, comm});
+    require_documents(data, deck);
+    if (deck.data.mask_documents) data.description += "; attention and positions stay inside a document";
+    return data;
+  });
 }
 
 void require_whole_sample(const DataSet& data, const io::Deck& deck, std::int64_t seq) {

@@ -33,8 +33,9 @@ std::int64_t vocab_of_text(const io::Deck& deck);
 std::int64_t vocab_of_preset(const io::Deck& deck);
 
 /// Samples [first, first + count) of the windows of a token sequence: sample s has tokens [s T, s T + T].
+/// `document_start`: SampleSource's.
 std::unique_ptr<SampleSource> token_samples(std::shared_ptr<const TokenShards> shards, std::int64_t seq,
-                                            std::int64_t first, std::int64_t count);
+                                            std::int64_t first, std::int64_t count, Token document_start);
 
 /// The key that gives the deck's data: "data.text".
 const char* key_of_data(const io::Deck& deck);

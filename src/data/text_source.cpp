@@ -88,9 +88,10 @@ std::shared_ptr<const TokenShards> shards_of(const TokenSplit& split, std::int64
   return split.files.empty() ? nullptr : std::make_shared<const TokenShards>(split.files, vocab, order);
 }
 
-std::unique_ptr<SampleSource> all_windows(const std::shared_ptr<const TokenShards>& shards, std::int64_t seq) {
+std::unique_ptr<SampleSource> all_windows(const std::shared_ptr<const TokenShards>& shards, std::int64_t seq,
+                                          Token document_start) {
   if (shards == nullptr || shards->num_tokens() < 2) return nullptr;
-  return token_samples(shards, seq, 0, windows_of(*shards, seq));
+  return token_samples(shards, seq, 0, windows_of(*shards, seq), document_start);
 }
 
 std::optional<double> bytes_per_token(std::int64_t bytes, std::int64_t tokens) {
@@ -130,12 +131,12 @@ DataSet open_text(const OpenOrder& given) {
   data.vocab = prepared.vocab;
   data.train_shards = shards_of(prepared.train, prepared.vocab, mixture.order);
   data.validation_shards = shards_of(prepared.val, prepared.vocab);
-  data.train = all_windows(data.train_shards, given.seq);
+  data.train = all_windows(data.train_shards, given.seq, data.tokenizer->end_of_text());
   if (data.train == nullptr) {
     throw Error(Failure::deck,
                 fmt::format("{} holds {} training tokens: nothing to predict", key_of_data(deck), mixture.tokens));
   }
-  data.validation = all_windows(data.validation_shards, given.seq);
+  data.validation = all_windows(data.validation_shards, given.seq, data.tokenizer->end_of_text());
   data.train_bytes_per_token = bytes_per_token(mixture.bytes, mixture.tokens);
   data.validation_bytes_per_token = bytes_per_token(prepared.val.bytes, prepared.val.tokens);
   data.description =

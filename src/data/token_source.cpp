@@ -13,8 +13,9 @@ namespace {
 
 class TokenSamples final : public SampleSource {
  public:
-  TokenSamples(std::shared_ptr<const TokenShards> shards, std::int64_t seq, std::int64_t first, std::int64_t count)
-      : shards_(std::move(shards)), seq_(seq), first_(first), count_(count) {}
+  TokenSamples(std::shared_ptr<const TokenShards> shards, std::int64_t seq, std::int64_t first, std::int64_t count,
+               Token document_start)
+      : shards_(std::move(shards)), seq_(seq), first_(first), count_(count), document_start_(document_start) {}
   [[nodiscard]] std::int64_t num_samples() const override { return count_; }
   [[nodiscard]] std::int64_t tail() const override {
     const std::int64_t behind = shards_->num_tokens() - 1 - (first_ + count_) * seq_;
@@ -23,19 +24,21 @@ class TokenSamples final : public SampleSource {
   void read(std::int64_t index, std::span<Token> window) const override {
     shards_->read((first_ + index) * seq_, window);
   }
+  [[nodiscard]] Token document_start() const override { return document_start_; }
 
  private:
   std::shared_ptr<const TokenShards> shards_;
   std::int64_t seq_;
   std::int64_t first_;
   std::int64_t count_;
+  Token document_start_;
 };
 
 }  // namespace
 
 std::unique_ptr<SampleSource> token_samples(std::shared_ptr<const TokenShards> shards, std::int64_t seq,
-                                            std::int64_t first, std::int64_t count) {
-  return std::make_unique<TokenSamples>(std::move(shards), seq, first, count);
+                                            std::int64_t first, std::int64_t count, Token document_start) {
+  return std::make_unique<TokenSamples>(std::move(shards), seq, first, count, document_start);
 }
 
 std::int64_t windows_of(const TokenShards& shards, std::int64_t seq) {
@@ -65,8 +68,9 @@ DataSet open_tokens(const OpenOrder& order) {
     throw Error(Failure::deck, fmt::format("data.tokens holds {} tokens: nothing to predict", shards->num_tokens()));
   }
   const auto kept = static_cast<std::int64_t>(std::floor(static_cast<double>(all) * deck.data.val_fraction));
-  data.train = token_samples(shards, order.seq, 0, all - kept);
-  if (kept > 0) data.validation = token_samples(shards, order.seq, all - kept, kept);
+  const Token start = data.tokenizer == nullptr ? -1 : data.tokenizer->end_of_text();
+  data.train = token_samples(shards, order.seq, 0, all - kept, start);
+  if (kept > 0) data.validation = token_samples(shards, order.seq, all - kept, kept, start);
   data.train_shards = data.validation_shards = shards;
   data.description = fmt::format("{} tokens in {} shards", shards->num_tokens(), deck.data.tokens.size());
   return data;

@@ -48,7 +48,10 @@ void Embedding<Scalar>::forward(ParameterAccess<Scalar>& access, const Pass& pas
       [&](Matrix<const Scalar> wte, std::int64_t first) {
         kernels::embedding_forward(pass.space, x, tokens, wte, first);
       },
-      [&](Matrix<const Scalar> wpe) { kernels::position_forward(pass.space, x, wpe, pass.positions); });
+      [&](Matrix<const Scalar> wpe) {
+        if (!pass.documents.given()) return kernels::position_forward(pass.space, x, wpe, pass.positions);
+        kernels::position_forward_at(pass.space, x, wpe, kernels::GivenPositions{pass.documents.positions});
+      });
   if (pass.dropout > 0.0F) {
     kernels::dropout(pass.space, x, pass.sample_ids, pass.positions, pass.dropout, dropout_stream_);
   }
@@ -74,7 +77,9 @@ void Embedding<Scalar>::backward(ParameterAccess<Scalar>& access, const Paramete
   const Matrix<const Scalar> arrived = dx;
   const auto add_positions = [&](const GradientViews& gradients) {
     if (!gradients.wants(positions_->matrix)) return;
-    kernels::position_backward(pass.space, gradients[positions_->matrix], arrived, pass.positions);
+    const Matrix<float> dwpe = gradients[positions_->matrix];
+    if (!pass.documents.given()) return kernels::position_backward(pass.space, dwpe, arrived, pass.positions);
+    kernels::position_backward(pass.space, dwpe, arrived, pass.positions, pass.documents);
   };
   const int of_positions = positions_ ? positions_->unit : -1;
   for (const VocabularyBlock& block : tokens_) {
@@ -301,6 +306,7 @@ Pass Decoder<Scalar>::pass_of(const Batch& batch, float dropout) const {
   pass.batch = batch.num_sequences();
   pass.positions = pass.batch == 0 ? parts_.config.seq : static_cast<std::int64_t>(batch.inputs.extent(1));
   pass.sample_ids = batch.sample_ids;
+  pass.documents = batch.documents;
   pass.dropout = dropout;
   pass.scratch_memory = scratch_;
   require(pass.batch <= micro_batch_ && pass.positions <= parts_.config.seq,

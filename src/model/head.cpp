@@ -58,10 +58,14 @@ std::int64_t Head<Scalar>::scratch_bytes(std::int64_t num_rows) const {
 
 template <class Scalar>
 template <class Body>
-void Head<Scalar>::for_each_chunk(std::int64_t num_rows, const Body& body) {
+void Head<Scalar>::for_each_chunk(const Pass& pass, const Body& body) {
+  constexpr std::int64_t kFewest = 16;  // rows
+  const std::int64_t num_rows = pass.num_rows();
   std::int64_t first = 0;
   do {
-    const Chunk chunk{first, std::min(kChunkRows, num_rows - first)};
+    const std::int64_t behind = num_rows - first - kChunkRows;
+    const bool is_last_short = pass.documents.given() && behind > 0 && behind < kFewest;
+    const Chunk chunk{first, std::min(is_last_short ? kChunkRows - kFewest : kChunkRows, num_rows - first)};
     body(chunk);
     first += chunk.count;
   } while (first < num_rows);
@@ -113,7 +117,7 @@ void Head<Scalar>::backward_of_whole(const Pass& pass, const Gradients& d, const
                                      Vector<const Token> targets, float scale, const WeightViews<Scalar>& weights) {
   const MatrixRef& matrix = vocabulary_.front().matrix;
   const auto vocabulary = weights.padded(matrix);  // (V', C)
-  for_each_chunk(pass.num_rows(), [&](const Chunk& chunk) {
+  for_each_chunk(pass, [&](const Chunk& chunk) {
     const auto logits = as_matrix(d.logits, chunk.count, matrix.padded_rows());
     const auto normed = rows(normed_, chunk.first, chunk.count);
     const auto losses = slice(losses_, chunk.first, chunk.count);
@@ -140,7 +144,7 @@ void Head<Scalar>::walk_forward(ParameterAccess<Scalar>& access, const Pass& pas
   for (auto block = vocabulary_.rbegin(); block != vocabulary_.rend(); ++block) {
     const MatrixRef& matrix = block->matrix;
     const auto vocabulary = matrix.padded_in(access.acquire(block->unit));
-    for_each_chunk(pass.num_rows(), [&](const Chunk& chunk) {
+    for_each_chunk(pass, [&](const Chunk& chunk) {
       const auto logits = as_matrix(d.logits, chunk.count, matrix.padded_rows());
       kernels::matmul(pass.space, logits, Op::none, rows(normed_, chunk.first, chunk.count), Op::transpose, vocabulary,
                       false);
@@ -159,7 +163,7 @@ void Head<Scalar>::walk_backward(ParameterAccess<Scalar>& access, const Paramete
     const MatrixRef& matrix = block.matrix;
     const auto vocabulary = matrix.padded_in(access.acquire(block.unit));
     const GradientViews gradients(table, block.unit, access.gradient(block.unit));
-    for_each_chunk(pass.num_rows(), [&](const Chunk& chunk) {
+    for_each_chunk(pass, [&](const Chunk& chunk) {
       const auto logits = as_matrix(d.logits, chunk.count, matrix.padded_rows());
       const auto normed = rows(normed_, chunk.first, chunk.count);
       kernels::matmul(pass.space, logits, Op::none, normed, Op::transpose, vocabulary, false);
@@ -191,7 +195,7 @@ Vector<const float> Head<Scalar>::evaluate(ParameterAccess<Scalar>& access, cons
   } else {
     const MatrixRef& matrix = vocabulary_.front().matrix;
     const auto vocabulary = acquire_vocabulary(access, weights).padded(matrix);
-    for_each_chunk(num_rows, [&](const Chunk& chunk) {
+    for_each_chunk(pass, [&](const Chunk& chunk) {
       const auto logits = as_matrix(d.logits, chunk.count, matrix.padded_rows());
       kernels::matmul(pass.space, logits, Op::none, rows(normed_, chunk.first, chunk.count), Op::transpose, vocabulary,
                       false);

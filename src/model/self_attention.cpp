@@ -53,6 +53,7 @@ kernels::AttentionShape SelfAttention<Scalar>::shape(const Pass& pass) const {
   of_pass.dropout = pass.dropout;
   of_pass.key = probability_stream_;
   of_pass.sample_ids = pass.sample_ids.data();
+  of_pass.documents = pass.documents;
   return of_pass;
 }
 
@@ -118,18 +119,32 @@ Matrix<const Scalar> SelfAttention<Scalar>::turned_qkv(const Pass& pass, const A
                                                        const WeightViews<Scalar>& weights) const {
   const Matrix<Scalar> qkv = qk_norm_ ? t.normed_qkv : a.qkv;
   if (qk_norm_) qk_norm_->forward(pass.space, qkv, t.qk_rstd, a.qkv, weights);
-  if (rotary_) {
-    kernels::rope_forward(pass.space, qkv, config_.heads + config_.kv_heads, config_.head_dim,
-                          rows(rotary_->cosines, 0, pass.positions), rows(rotary_->sines, 0, pass.positions));
-  }
+  rotate(pass, qkv);
   return qkv;
+}
+
+template <class Scalar>
+void SelfAttention<Scalar>::rotate(const Pass& pass, Matrix<Scalar> qkv) const {
+  if (!rotary_) return;
+  const std::int64_t heads = config_.heads + config_.kv_heads;
+  if (pass.documents.given()) {
+    const kernels::GivenPositions positions{pass.documents.positions};
+    return kernels::rope_forward_at(pass.space, qkv, heads, positions, rotary_->cosines, rotary_->sines);
+  }
+  kernels::rope_forward(pass.space, qkv, heads, config_.head_dim, rows(rotary_->cosines, 0, pass.positions),
+                        rows(rotary_->sines, 0, pass.positions));
 }
 
 template <class Scalar>
 void SelfAttention<Scalar>::rotate_back(const Pass& pass, Matrix<Scalar> dqkv) const {
   if (!rotary_) return;
-  kernels::rope_backward(pass.space, dqkv, config_.heads + config_.kv_heads, config_.head_dim,
-                         rows(rotary_->cosines, 0, pass.positions), rows(rotary_->sines, 0, pass.positions));
+  const std::int64_t heads = config_.heads + config_.kv_heads;
+  if (pass.documents.given()) {
+    const kernels::GivenPositions positions{pass.documents.positions};
+    return kernels::rope_backward_at(pass.space, dqkv, heads, positions, rotary_->cosines, rotary_->sines);
+  }
+  kernels::rope_backward(pass.space, dqkv, heads, config_.head_dim, rows(rotary_->cosines, 0, pass.positions),
+                         rows(rotary_->sines, 0, pass.positions));
 }
 
 template <class Scalar>

@@ -117,6 +117,7 @@ std::string attention_text(const Banner& banner) {
   if (!architecture(model.arch).decoder) return "none";
   auto shape = model::attention_shape(model, banner.settings.batch.micro_batch, model.seq);
   shape.dropout = model.dropout;
+  if (banner.settings.masks_documents) shape.documents.longest = model.seq;
   return with_stored_type(banner.settings.precision,
                           [&](auto type) { return kernels::attention_by<decltype(type)>(shape); });
 }

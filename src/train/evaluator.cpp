@@ -51,7 +51,8 @@ EvaluatorOf<Scalar, Interface>::EvaluatorOf(const Settings& settings, const dist
       state_(model_->parameters(), mesh, zero_config(settings), ledger, state_memory(settings, offloaded_.get())) {
   if (settings.use == Use::generation) return;
   loader_ = std::make_unique<data::BatchLoader>(settings.batch.micro_batch, settings.model.seq, ledger,
-                                                settings.use == Use::training ? settings.batch.micro_steps : 1);
+                                                settings.use == Use::training ? settings.batch.micro_steps : 1,
+                                                settings.masks_documents);
 }
 
 template <class Scalar, class Interface>

@@ -304,6 +304,7 @@ Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_voca
   settings.comm = communicator_options(deck);
   settings.model = model_config(deck, data_vocab);
   settings.batch = batch_sizes(deck, num_ranks);
+  settings.masks_documents = deck.data.mask_documents;
   settings.seed = static_cast<std::uint64_t>(deck.run.seed);
   settings.steps = total_steps(deck, num_samples, settings.batch.global_batch);
   const int stage = static_cast<int>(deck.zero.stage);

@@ -90,6 +90,44 @@ sources() {
     on 2 train "$@" 'data.source=[{text="text"}, {text="none.txt"}]' run.dir=other
 }
 
+# Documents that are masked: other losses, the same on any ranks, after a resume, and in eval; decks without a token
+# that begins a document.
+documents() {
+  make_text
+  for i in $(seq 1 300); do
+    yes "line $i: short." | head -n $((i * i % 17)) >text/"$i".txt
+    [ -s text/"$i".txt ] || echo x >text/"$i".txt
+  done
+  # shellcheck disable=SC2086
+  set -- "$inputs/quickstart.toml" $tiny checkpoint.every=4 optim.schedule=constant
+  local last='"loss":[^,]*'
+  expect 0 'output in' on 2 train "$@" run.dir=plain
+  expect 0 '^data .*; attention and positions stay inside a document$' on 2 train "$@" data.mask_documents=true
+  expect 0 '^mask_documents = true' cat run/deck.toml
+  expect 0 '^2$' sh -c "tail -qn 1 run/metrics.jsonl plain/metrics.jsonl | grep -o '$last' | sort -u | wc -l"
+  expect 0 '^validation   loss' on 3 eval run
+  local loss
+  loss=$(grep -o 'loss [0-9.]*, perplexity [0-9.]*' out.txt)
+  expect 0 "$loss" "$kozero" eval run
+  expect 0 '^given data   loss' on 2 eval run 'data.text=[text/7.txt]'
+  expect 0 'resume       after step 12' on 3 train "$@" data.mask_documents=true checkpoint.resume=auto run.steps=14
+  lines 0 '^note .*mask_documents'
+  expect 0 'output in' "$kozero" train "$@" data.mask_documents=true run.steps=14 run.dir=continuous
+  expect 0 '^1$' sh -c "tail -qn 1 run/metrics.jsonl continuous/metrics.jsonl | grep -o '$last' | sort -u | wc -l"
+  expect 0 '^note         data.mask_documents is false and was true at step 14$' on 2 train "$@" checkpoint.resume=auto \
+    run.steps=15
+  expect 0 'training' "$kozero" prepare text out
+  # shellcheck disable=SC2086
+  set -- "$inputs/quickstart.toml" $small data.mask_documents=true model.vocab=256 'data.tokens=["out/train_000000.bin"]'
+  expect 0 'output in' on 2 train "$@" data.tokenizer=out/tokenizer.json run.dir=tokens
+  sed 's/^text = .*/tokens = ["out\/train_000000.bin"]\nmask_documents = true/; /^tokenizer/d' "$inputs/quickstart.toml" >tokens.toml
+  set -- tokens.toml model.vocab=256 run.dir=none
+  expect 2 '^\[rank 0\] error: tokens.toml:[0-9]+: data.mask_documents = true: data.tokens does not say which token begins a document; give its tokenizer as data.tokenizer$' \
+    on 2 train "$@"
+  expect 2 '^\[rank 0\] error: command line: data.mask_documents = true: nothing reads it if data.synthetic = true; accepted only with data.synthetic = false$' \
+    on 2 train "$@" data.synthetic=true data.mask_documents=true
+}
+
 # Resuming with other data of as many samples is reported, or refused; with a copy of the same data it is not.
 other_data() {
   make_text

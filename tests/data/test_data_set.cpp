@@ -155,6 +155,23 @@ TEST_CASE("a tokenizer with more ids than the model is refused, for shards too")
                        MessageMatches(ContainsSubstring("model.vocab = 100")));
 }
 
+TEST_CASE("masked documents need a token with which they begin") {
+  const tests::ScratchFolder folder("data_set_documents");
+  const std::string tokens = "data.tokens=" + shard_of(folder, 42);
+  CHECK_THROWS_MATCHES(opened(deck_with({tokens, "model.vocab=1000", "data.mask_documents=true"})), Error,
+                       MessageMatches(ContainsSubstring("data.mask_documents = true: data.tokens does not say which "
+                                                        "token begins a document; give its tokenizer as "
+                                                        "data.tokenizer")));
+  const auto data = opened(deck_with({tokens, "model.vocab=1000", "data.tokenizer=bytes", "data.mask_documents=true"}));
+  CHECK(data.train->document_start() == 0);
+  // Without the line break it is the byte tokenizer, whose byte 0 is end-of-text.
+  const std::string without = folder.put("tokenizer.json", io::ByteTokenizer::hugging_face_text() + "\n");
+  CHECK_THROWS_MATCHES(
+      opened(deck_with({tokens, "model.vocab=1000", "data.tokenizer=" + without, "data.mask_documents=true"})), Error,
+      MessageMatches(ContainsSubstring("has no end-of-text token, with which documents begin; accepted is false, or a "
+                                       "tokenizer that has one")));
+}
+
 TEST_CASE("the synthetic source has the model's tokens, named by key, by preset, or by neither") {
   CHECK(data::vocab_of(deck_with({"data.synthetic=true", "model.vocab=24"})) == 24);
   CHECK(data::vocab_of(deck_with({"data.synthetic=true", "model.preset=gpt2-124m"})) == 50257);

@@ -3,6 +3,8 @@
 // test_embedding.cpp: lookups and their gradients against plain loops, bit for bit, also with a vocabulary in blocks.
 #include <algorithm>
 
+#include <support/cut_documents.hpp>
+
 #include "kernels/ops/embedding.hpp"
 
 #include "reference.hpp"
@@ -98,6 +100,33 @@ TEMPLATE_LIST_TEST_CASE("position_backward adds over the batch in ascending orde
   position_backward(Device(), dwpe.matrix(9, kChannels), gradient.input(kRows, kChannels), kPositions);
   for (std::size_t i = 0; i < dx.size(); ++i) expected[i % (kPositions * kChannels)] += dx[i];
   CHECK(reference::same_bits(dwpe.values(), expected));
+}
+
+TEMPLATE_LIST_TEST_CASE("positions begin again at each document, forward and backward", "", reference::StoredTypes) {
+  constexpr std::int64_t kChannels = 13;
+  tests::DocumentLengths lengths(kBatch, {2, 1, 4});
+  lengths.front() = {7};
+  lengths.back() = {1, 5, 1};
+  const tests::CutDocuments documents(lengths);
+  const std::vector<float> wpe = reference::numbers<TestType>(9 * kChannels, 2);
+  const std::vector<float> values = reference::numbers<TestType>(kRows * kChannels, 3);
+  const Filled<TestType> table(wpe), x(values), gradient(values);
+  position_forward_at(Device(), x.matrix(kRows, kChannels), table.input(9, kChannels),
+                      GivenPositions{documents.view().positions});
+  const Filled<float> dwpe(reference::numbers(9 * kChannels, 4));
+  std::vector<double> expected_gradient = reference::in_double(dwpe.values());
+  position_backward(Device(), dwpe.matrix(9, kChannels), gradient.input(kRows, kChannels), kPositions,
+                    documents.view());
+  std::vector<float> expected = values;
+  for (std::size_t n = 0; n < kRows; ++n) {
+    const std::size_t position = n % kPositions - static_cast<std::size_t>(documents.starts()[n]);
+    for (std::size_t c = 0; c < kChannels; ++c) {
+      expected[n * kChannels + c] += wpe[position * kChannels + c];
+      expected_gradient[position * kChannels + c] += static_cast<double>(values[n * kChannels + c]);
+    }
+  }
+  CHECK(reference::same_bits(x.values(), reference::stored_as<TestType>(expected)));
+  reference::require_near(dwpe.values(), expected_gradient, 1e-5);
 }
 
 TEST_CASE("embedding kernels take no rows") {

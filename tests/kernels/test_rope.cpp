@@ -32,14 +32,14 @@ struct Tables {
   [[nodiscard]] Matrix<const float> sine() const { return sines.input(kPositions, kHalf); }
 };
 
-/// The pair (a, b) as a complex number, times exp(i angle).
-std::vector<double> expected_output(const std::vector<double>& qkv, double direction) {
+/// The pair (a, b) as a complex number, times exp(i angle). Positions begin again after `period` rows.
+std::vector<double> expected_output(const std::vector<double>& qkv, double direction, std::size_t period = kPositions) {
   std::vector<double> out = qkv;
   for (std::size_t n = 0; n < kRows; ++n) {
     for (std::size_t head = 0; head < kTurning; ++head) {
       for (std::size_t i = 0; i < kHalf; ++i) {
         const double frequency = std::pow(10000.0, -2.0 * static_cast<double>(i) / kHeadDim);
-        const double angle = direction * static_cast<double>(n % kPositions) * frequency;
+        const double angle = direction * static_cast<double>(n % period) * frequency;
         const std::size_t at = n * kWidth + head * kHeadDim + i;
         const std::complex<double> turned = std::complex(qkv[at], qkv[at + kHalf]) * std::polar(1.0, angle);
         out[at] = turned.real();
@@ -73,6 +73,22 @@ TEMPLATE_LIST_TEST_CASE("rope_backward is the forward's transpose, and its inver
   // a and b were rounded once before the result was rounded.
   reference::require_near(gradient.values(), dy,
                           std::is_same_v<TestType, float> ? 1e-6 : 1.5 * reference::kRounding<TestType>);
+}
+
+TEMPLATE_LIST_TEST_CASE("rope turns by given positions, and back", "", reference::StoredTypes) {
+  const std::vector<float> values = reference::numbers<TestType>(kRows * kWidth, 1);
+  const Tables tables;
+  std::vector<std::int32_t> fives;
+  for (std::int32_t n = 0; n < kRows; ++n) fives.push_back(n % 5);
+  const Filled<std::int32_t> positions(fives);
+  const Filled<TestType> forward(values), backward(values);
+  rope_forward_at(Device(), forward.matrix(kRows, kWidth), kTurning, GivenPositions{positions.input()}, tables.cosine(),
+                  tables.sine());
+  rope_backward_at(Device(), backward.matrix(kRows, kWidth), kTurning, GivenPositions{positions.input()},
+                   tables.cosine(), tables.sine());
+  const std::vector<double> in = reference::in_double(values);
+  reference::require_near_in<TestType>(forward.values(), expected_output(in, 1.0, 5), 1e-6);
+  reference::require_near_in<TestType>(backward.values(), expected_output(in, -1.0, 5), 1e-6);
 }
 
 TEST_CASE("rope takes no rows and refuses tables of another head size") {

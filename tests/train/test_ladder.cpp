@@ -83,6 +83,20 @@ TEST_CASE("tied Llama and Qwen3, Qwen2, untied GPT-2, and SGD with momentum clim
   });
 }
 
+TEST_CASE("all stages give the same bits if documents are masked, with and without recomputation") {
+  tests::on_each_group("mpi", [](distributed::Communicator& comm) {
+    for (const auto& model : {tests::tiny_gpt2(), tests::tiny_llama(), tests::tiny_qwen2(), tests::tiny_qwen3()}) {
+      TinyRun run{.model = model, .micro_steps = 2, .masks_documents = true};
+      climb(run, comm);
+      const TinyResult first = result_of(run, comm);
+      run.recompute = {.blocks = 1};
+      CHECK(result_of(run, comm) == first);
+      run.recompute = {.blocks = 1, .keeps_attention = true};
+      CHECK(result_of(run, comm) == first);
+    }
+  });
+}
+
 TEST_CASE("state on a disk, or updated on a GPU's host, gives the bits of state in memory, in every stage") {
   for (const int num_ranks : {1, 2, tests::group_sizes().back()}) {
     tests::on_first_ranks(num_ranks, num_ranks == 2 ? "shm" : "mpi", [](distributed::Communicator& comm) {

@@ -128,6 +128,7 @@ RandomDeck random_deck(std::uint64_t number) {
     deck.legs.push_back(leg);
   }
   run.model.freeze = random_freeze(Draws(number + (std::uint64_t{1} << 32U)), run.model.arch);
+  run.masks_documents = Draws(number + (std::uint64_t{2} << 32U)).coin();
   return deck;
 }
 
@@ -137,7 +138,8 @@ std::string described(const RandomDeck& deck) {
                      std::to_string(model.dim) + ", H " + std::to_string(model.heads) + ", V " +
                      std::to_string(model.vocab) + " in blocks of " + std::to_string(model.vocab_block) + ", T " +
                      std::to_string(model.seq) + ", " + std::to_string(deck.run.global_batch) +
-                     " sequences in granules of " + std::to_string(deck.run.micro_batch);
+                     " sequences in granules of " + std::to_string(deck.run.micro_batch) +
+                     (deck.run.masks_documents ? ", documents masked" : "");
   for (const std::string& pattern : model.freeze) text += ", frozen " + pattern;
   for (const Leg& leg : deck.legs) {
     text += "; " + std::to_string(leg.ranks) + " ranks, " +

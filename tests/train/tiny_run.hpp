@@ -16,24 +16,28 @@
 
 namespace kozero::tests {
 
-/// Windows of tokens that are a function of (seed, sample, position).
+/// Windows of tokens that are a function of (seed, sample, position). Documents begin with token 0.
 class NoiseSamples final : public data::SampleSource {
  public:
-  NoiseSamples(std::int64_t num_samples, std::int64_t vocab, std::int64_t tail = 0)
-      : num_samples_(num_samples), vocab_(vocab), tail_(tail) {}
+  /// `in_documents`: about a quarter of all tokens begin a document.
+  NoiseSamples(std::int64_t num_samples, std::int64_t vocab, std::int64_t tail = 0, bool in_documents = false)
+      : num_samples_(num_samples), vocab_(vocab), tail_(tail), in_documents_(in_documents) {}
   [[nodiscard]] std::int64_t num_samples() const override { return num_samples_; }
   [[nodiscard]] std::int64_t tail() const override { return tail_; }
   void read(std::int64_t index, std::span<Token> window) const override {
     for (std::size_t t = 0; t < window.size(); ++t) {
-      const auto word = philox(7, counter_of(t, static_cast<std::uint64_t>(index))).x[0];
-      window[t] = static_cast<Token>(word % static_cast<std::uint32_t>(vocab_));
+      const auto words = philox(7, counter_of(t, static_cast<std::uint64_t>(index)));
+      const bool begins = in_documents_ && words.x[1] % 4 == 0;
+      window[t] = begins ? document_start() : static_cast<Token>(words.x[0] % static_cast<std::uint32_t>(vocab_));
     }
   }
+  [[nodiscard]] Token document_start() const override { return 0; }
 
  private:
   std::int64_t num_samples_;
   std::int64_t vocab_;
   std::int64_t tail_;
+  bool in_documents_;
 };
 
 inline model::Config tiny_gpt2() {
@@ -84,6 +88,7 @@ struct TinyRun {
   std::int64_t micro_batch = 0;  ///< sequences of a granule
   std::int64_t global_batch = 5;
   std::int64_t num_samples = 12;
+  bool masks_documents = false;
   std::int64_t steps = 3;
   std::string optimizer = "adamw";
   double weight_decay = 0.1;
@@ -127,7 +132,7 @@ class TinyTraining {
   TinyTraining(const TinyRun& run, const distributed::Mesh& mesh, MemoryLedger& ledger)
       : run_(run),
         engine_(train::make_engine(settings(run, mesh.all().size(), mesh.group().size()), mesh, ledger)),
-        source_(run.num_samples, run.model.vocab),
+        source_(run.num_samples, run.model.vocab, 0, run.masks_documents),
         sampler_(11, run.num_samples, run.global_batch) {
     if (ledger.plans_only()) return;
     engine_->initialize(3);
@@ -139,6 +144,7 @@ class TinyTraining {
     train::Settings settings;
     settings.ranks_per_group = ranks_per_group > 0 ? ranks_per_group : num_ranks;
     settings.precision = run.precision;
+    settings.masks_documents = run.masks_documents;
     settings.model = model::resolved(run.model);
     settings.recompute = run.recompute;
     settings.offload = run.offload;

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_loader.hpp: random access to samples, and loading samples into a batch on the device.
 //   sample s of T tokens:  inputs x_0 ... x_{T-1}, targets x_1 ... x_T     (T+1 tokens are read)
+// A loader that masks documents also finds those of a batch. A document begins at each input that is the source's
+// document_start(), and at the first input of a sample.
 // The loader owns the device buffers of one micro-step, and pinned host buffers of all micro-steps whose copies to a
 // GPU may be under way, so that a load does not wait.
 #pragma once
@@ -25,6 +27,8 @@ class SampleSource {
   /// Fills `window` (T+1 tokens) with sample `index`, or for index num_samples() with the tail (tail()+1 tokens).
   /// Throws Error(input) if the data are damaged.
   virtual void read(std::int64_t index, std::span<Token> window) const = 0;
+  /// The token with which each document begins, or -1 if there is none.
+  [[nodiscard]] virtual Token document_start() const { return -1; }
 };
 
 /// A sample in an epoch; together they name the sample's random streams.
@@ -35,9 +39,10 @@ struct SampleName {
 
 class BatchLoader {
  public:
-  /// Takes buffers for `micro_batch` sequences of `seq` tokens. The caller must fence the device at least once in
-  /// `unfenced` loads.
-  BatchLoader(std::int64_t micro_batch, std::int64_t seq, MemoryLedger& ledger, int unfenced = 1);
+  /// Takes buffers for `micro_batch` sequences of `seq` tokens, and with `masks_documents` for their documents. The
+  /// caller must fence the device at least once in `unfenced` loads.
+  BatchLoader(std::int64_t micro_batch, std::int64_t seq, MemoryLedger& ledger, int unfenced = 1,
+              bool masks_documents = false);
 
   /// The most sequences of a batch.
   [[nodiscard]] std::int64_t micro_batch() const { return static_cast<std::int64_t>(sample_ids_.extent(0)); }
@@ -51,15 +56,21 @@ class BatchLoader {
   using Pinned = Kokkos::View<T**, Kokkos::LayoutRight, Kokkos::SharedHostPinnedSpace>;
 
   Batch load(const SampleSource& source, const std::vector<SampleName>& names, std::int64_t seq);
+  Documents find_documents(const Token* inputs, std::int64_t rows, std::int64_t seq, Token start);
 
   std::int64_t seq_;
+  bool masks_documents_;
   Vector<Token> tokens_;              // inputs, then targets: (2, micro_batch, T)
   Vector<std::uint64_t> sample_ids_;  // (micro_batch)
+  Vector<DocumentSpan> spans_;        // (micro_batch T) at most; none unless documents are masked
+  Vector<std::int32_t> positions_;    // the same
   std::size_t turns_;                 // host buffers; 1 on a host build, where copies are synchronous
   std::size_t turn_ = 0;
   Pinned<Token> host_tokens_;       // (turns, tokens)
   Pinned<std::uint64_t> host_ids_;  // (turns, sample ids)
-  std::vector<Token> window_;       // (T + 1)
+  Pinned<DocumentSpan> host_spans_;
+  Pinned<std::int32_t> host_positions_;
+  std::vector<Token> window_;  // (T + 1)
 };
 
 }  // namespace kozero::data

@@ -79,9 +79,10 @@ class Head {
   Gradients take_gradients(Scratch& scratch, std::int64_t num_rows) const;
   Normed take_normed(Scratch& scratch, std::int64_t num_rows) const;
   /// Calls body(chunk) for all rows; without rows, calls it once with an empty chunk, whose product zeroes E's
-  /// gradient.
+  /// gradient. If documents are given, the last of several chunks is not short: products of few rows have other bits,
+  /// and those of a document must not depend on its place.
   template <class Body>
-  static void for_each_chunk(std::int64_t num_rows, const Body& body);
+  static void for_each_chunk(const Pass& pass, const Body& body);
 
   /// The weights of the unit that holds a whole E: `of_norm` if E is in the norm's unit, else acquired.
   [[nodiscard]] WeightViews<Scalar> acquire_vocabulary(ParameterAccess<Scalar>& access,

@@ -16,13 +16,14 @@
 namespace kozero::model {
 
 /// The sequences of one pass through the network: N = batch * positions rows. Row n is position n % positions of
-/// sequence n / positions.
+/// sequence n / positions. With documents, attention and positions are those of each document.
 struct Pass {
   Device space;
   std::int64_t batch = 0;                  ///< B
   std::int64_t positions = 0;              ///< T
   Vector<const std::uint64_t> sample_ids;  ///< (B)
-  float dropout = 0.0F;                    ///< 0 outside training
+  Documents documents{};
+  float dropout = 0.0F;  ///< 0 outside training
   Vector<std::byte> scratch_memory;
 
   [[nodiscard]] std::int64_t num_rows() const { return batch * positions; }

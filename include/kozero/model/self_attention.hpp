@@ -102,6 +102,7 @@ class SelfAttention : public Sublayer<Scalar> {
   Temporaries take_temporaries(Scratch& scratch, const kernels::AttentionShape& shape) const;
   Matrix<const Scalar> turned_qkv(const Pass& pass, const Activations& a, const Temporaries& t,
                                   const WeightViews<Scalar>& weights) const;
+  void rotate(const Pass& pass, Matrix<Scalar> qkv) const;
   void rotate_back(const Pass& pass, Matrix<Scalar> dqkv) const;
 
   Config config_;

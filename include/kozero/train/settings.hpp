@@ -68,6 +68,7 @@ struct Settings {
   model::Config model;
   model::Recompute recompute;
   BatchSizes batch;
+  bool masks_documents = false;
   int ranks_per_group = 1;  ///< state is sharded over a group's ranks and replicated over the groups
   zero::Config zero;
   Offload offload;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// attention_device.cpp: attention.hpp on GPUs: cuDNN's fused kernels if available (16 bits, no dropout),
+// attention_device.cpp: attention.hpp on GPUs: cuDNN's fused kernels if available (16 bits, no dropout, no documents),
 // else the kernels of attention_teams.hpp. Only the shape decides, so forward and backward agree and a run repeats.
 #include <algorithm>
 #include <Kokkos_Profiling_ScopedRegion.hpp>
@@ -24,10 +24,17 @@ CudnnAttention cudnn_shape(const AttentionShape& shape) {
   return {shape.batch, shape.positions, shape.heads, shape.kv_heads, shape.head_dim, type, repeats()};
 }
 
+/// Why cuDNN does not compute attention of this shape; "" if it does.
+template <class T>
+std::string reason_against_cudnn(const AttentionShape& shape) {
+  if (shape.dropout > 0.0F) return "not used with dropout";
+  if (shape.documents.given()) return "not used with masked documents";
+  return cudnn_unavailable_reason(cudnn_shape<T>(shape));
+}
+
 template <class T>
 bool by_cudnn(const AttentionShape& shape) {
-  return !std::is_same_v<T, float> && !(shape.dropout > 0.0F) &&
-         cudnn_unavailable_reason(cudnn_shape<T>(shape)).empty();
+  return !std::is_same_v<T, float> && reason_against_cudnn<T>(shape).empty();
 }
 
 constexpr std::int64_t kFloat = sizeof(float);
@@ -47,8 +54,7 @@ std::string attention_by(const AttentionShape& shape) {
   constexpr const char* kOwn = "blocks in shared memory";
   if (std::is_same_v<T, float>) return kOwn;  // cuDNN has no attention in f32
   if (by_cudnn<T>(shape)) return cudnn_version();
-  const std::string why =
-      shape.dropout > 0.0F ? "not used with dropout" : cudnn_unavailable_reason(cudnn_shape<T>(shape));
+  const std::string why = reason_against_cudnn<T>(shape);
   return std::string(kOwn) + " (cuDNN: " + why.substr(0, why.find('\n')) + ")";
 }
 

@@ -24,15 +24,47 @@
 
 namespace kozero::kernels {
 
-/// A query row: row n of (B, H, T).
-struct QueryRow {
-  std::int64_t batch, head, kv, position;
+/// The teams of a kernel: one per block of `rows` positions of a document, and head. With documents a few teams have no
+/// block: document i has the slots [before(i) / rows + i, before(i+1) / rows + i + 1), which are enough for its blocks.
+struct TeamBlocks {
+  struct Block {
+    DocumentSpan document;
+    std::int64_t head;
+    std::int64_t nth;     ///< of the document's blocks; `blocks` or more: none
+    std::int64_t blocks;  ///< of the document
+  };
 
-  KOKKOS_FUNCTION QueryRow(const AttentionShape& shape, std::int64_t n)
-      : batch(n / shape.positions / shape.heads),
-        head(n / shape.positions % shape.heads),
-        kv(head / shape.group()),
-        position(n % shape.positions) {}
+  AttentionShape shape;
+  std::int64_t heads;
+  std::int64_t rows;
+
+  [[nodiscard]] KOKKOS_FUNCTION std::int64_t blocks_of(std::int64_t positions) const {
+    return (positions + rows - 1) / rows;
+  }
+  [[nodiscard]] std::int64_t num_teams() const {
+    const std::int64_t slots = shape.documents.given() ? shape.rows() / rows + shape.num_documents()
+                                                       : shape.batch * blocks_of(shape.positions);
+    return heads * slots;
+  }
+
+  [[nodiscard]] KOKKOS_FUNCTION Block of_team(std::int64_t team) const {
+    if (shape.documents.given()) return of_documents(team / heads, team % heads);
+    const std::int64_t blocks = blocks_of(shape.positions);
+    return {shape.document(team / blocks / heads), team / blocks % heads, team % blocks, blocks};
+  }
+
+ private:
+  /// The last document whose first slot is at most `slot`.
+  [[nodiscard]] KOKKOS_FUNCTION Block of_documents(std::int64_t slot, std::int64_t head) const {
+    std::int64_t low = 0;
+    std::int64_t high = shape.num_documents();
+    while (high - low > 1) {
+      const std::int64_t middle = (low + high) / 2;
+      (shape.documents.spans[middle].before / rows + middle <= slot ? low : high) = middle;
+    }
+    const DocumentSpan document = shape.documents.spans[low];
+    return {document, head, slot - (document.before / rows + low), blocks_of(document.count)};
+  }
 };
 
 /// The threads of a team, as a grid: four warps on a GPU, one thread on a host.
@@ -129,16 +161,20 @@ class TeamForward {
   static constexpr int kScratchFloats = QueryBlock::kFloats + KeyBlock::kFloats + Weights::kFloats + kPartials;
 
   TeamForward(Matrix<T> y, Matrix<float> logsumexp, MatrixIn<T> qkv, const AttentionShape& shape)
-      : y_(y), logsumexp_(logsumexp), qkv_(qkv), shape_(shape), blocks_((shape.positions + kQueries - 1) / kQueries) {}
+      : y_(y), logsumexp_(logsumexp), qkv_(qkv), shape_(shape) {}
 
-  [[nodiscard]] std::int64_t teams() const { return shape_.batch * shape_.heads * blocks_; }
+  [[nodiscard]] std::int64_t teams() const { return blocks().num_teams(); }
 
   KOKKOS_FUNCTION void operator()(const RowTeam<Space>& team) const {
-    // The last blocks begin first, since they have the most keys.
-    const std::int64_t block = blocks_ - 1 - team.league_rank() % blocks_;
-    const QueryRow head(shape_, team.league_rank() / blocks_ * shape_.positions);
+    const TeamBlocks::Block block = blocks().of_team(team.league_rank());
+    if (block.nth >= block.blocks) return;
     auto* const scratch = static_cast<float*>(team.team_scratch(0).get_shmem(kScratchFloats * sizeof(float)));
-    const ThreadTile tile{head, block * kQueries, team.team_rank() / Scores::kGridColumns,
+    // The last blocks begin first, since they have the most keys.
+    const ThreadTile tile{block.document,
+                          shape_.row_of(block.document),
+                          block.head,
+                          (block.blocks - 1 - block.nth) * kQueries,
+                          team.team_rank() / Scores::kGridColumns,
                           team.team_rank() % Scores::kGridColumns};
     const Memory memory{{scratch},
                         {scratch + QueryBlock::kFloats},
@@ -149,7 +185,9 @@ class TeamForward {
 
  private:
   struct ThreadTile {
-    QueryRow head;       // at position 0
+    DocumentSpan document;
+    std::int64_t begin;  // the row of its first token
+    std::int64_t head;
     std::int64_t first;  // query of the block
     int row, column;     // of this thread in the grid
   };
@@ -168,21 +206,22 @@ class TeamForward {
   KOKKOS_FUNCTION void attend(const RowTeam<Space>& team, const ThreadTile& tile, const Memory& memory) const {
     const std::int64_t stride = shape_.qkv_columns();
     const auto dim = static_cast<int>(shape_.head_dim);
-    const T* const k = qkv_.data() + shape_.key_of(tile.head.batch, tile.head.kv);
-    const T* const v = qkv_.data() + shape_.value_of(tile.head.batch, tile.head.kv);
-    memory.queries.load(team, qkv_.data() + shape_.query(tile.head.batch, tile.head.head), stride, tile.first,
-                        shape_.positions, dim);
+    const std::int64_t kv = tile.head / shape_.group();
+    const T* const k = qkv_.data() + shape_.key_of(tile.begin, kv);
+    const T* const v = qkv_.data() + shape_.value_of(tile.begin, kv);
+    const std::int64_t count = tile.document.count;
+    memory.queries.load(team, qkv_.data() + shape_.query(tile.begin, tile.head), stride, tile.first, count, dim);
     Running running = begun();
-    for (std::int64_t key = 0; key < tile.first + kQueries && key < shape_.positions; key += kKeys) {
+    for (std::int64_t key = 0; key < tile.first + kQueries && key < count; key += kKeys) {
       float scores[Scores::kOwnRows][Scores::kOwnColumns];
       team.team_barrier();
-      memory.keys.load(team, k, stride, key, shape_.positions, dim);
+      memory.keys.load(team, k, stride, key, count, dim);
       team.team_barrier();
       block_scores<Scores>(scores, memory.queries, memory.keys, tile.row, tile.column, dim);
       mask(scores, tile, key);
       share_largest(scores, tile, memory);
       team.team_barrier();
-      memory.keys.load(team, v, stride, key, shape_.positions, dim);
+      memory.keys.load(team, v, stride, key, count, dim);
       weigh(running, scores, tile, memory, key);
       team.team_barrier();
       add_weighted<Outputs>(running.outputs, memory.weights, memory.keys, kKeys, tile.row, tile.column);
@@ -250,7 +289,8 @@ class TeamForward {
         const float p = fast_exp(scores[a][b] - largest);
         running.sum[a] += p;
         memory.weights.row(row)[column] =
-            p * shape_.kept(tile.head.batch, tile.head.head, tile.first + row, key + column);
+            p * shape_.kept(tile.document.sequence, tile.head, tile.document.first + tile.first + row,
+                            tile.document.first + key + column);
       }
     }
   }
@@ -262,12 +302,13 @@ class TeamForward {
       memory.partials[(tile.row + a * Scores::kGridRows) * Scores::kGridColumns + tile.column] = running.sum[a];
     }
     team.team_barrier();
-    T* const out = y_.data() + shape_.output(tile.head.batch, tile.head.head);
+    T* const out = y_.data() + shape_.output(tile.begin, tile.head);
+    float* const logsumexp = logsumexp_.data() + shape_.logsumexp_of(tile.document, tile.head);
     KOZERO_UNROLLED
     for (int a = 0; a < Scores::kOwnRows; ++a) {
       const int row = tile.row + a * Scores::kGridRows;
       const std::int64_t i = tile.first + row;
-      if (i >= shape_.positions) continue;
+      if (i >= tile.document.count) continue;
       float sum = 0.0F;
       KOZERO_UNROLLED
       for (int c = 0; c < Scores::kGridColumns; ++c) sum += memory.partials[row * Scores::kGridColumns + c];
@@ -276,16 +317,16 @@ class TeamForward {
         const int d = tile.column + e * Outputs::kGridColumns;
         if (d < shape_.head_dim) out[i * shape_.y_columns() + d] = static_cast<T>(running.outputs[a][e] / sum);
       }
-      const std::int64_t n = (tile.head.batch * shape_.heads + tile.head.head) * shape_.positions + i;
-      if (tile.column == 0) logsumexp_.data()[n] = running.largest[a] + portable_log(sum);
+      if (tile.column == 0) logsumexp[i] = running.largest[a] + portable_log(sum);
     }
   }
+
+  [[nodiscard]] KOKKOS_FUNCTION TeamBlocks blocks() const { return {shape_, shape_.heads, kQueries}; }
 
   Matrix<T> y_;
   Matrix<float> logsumexp_;
   MatrixIn<T> qkv_;
   AttentionShape shape_;
-  std::int64_t blocks_;
 };
 
 /// Runs a class like TeamForward, one call per team.

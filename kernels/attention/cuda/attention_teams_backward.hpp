@@ -43,12 +43,13 @@ class TeamBackward {
       : dqkv_(dqkv),
         gradient_(gradient),
         shape_(gradient.shape),
-        heads_(kOwn == Own::queries ? shape_.heads : shape_.kv_heads),
-        blocks_((shape_.positions + kRows - 1) / kRows) {}
+        heads_(kOwn == Own::queries ? shape_.heads : shape_.kv_heads) {}
 
-  [[nodiscard]] std::int64_t teams() const { return shape_.batch * heads_ * blocks_; }
+  [[nodiscard]] std::int64_t teams() const { return blocks().num_teams(); }
 
   KOKKOS_FUNCTION void operator()(const RowTeam<Space>& team) const {
+    const TeamBlocks::Block block = blocks().of_team(team.league_rank());
+    if (block.nth >= block.blocks) return;
     auto* const scratch = static_cast<float*>(team.team_scratch(0).get_shmem(kScratchFloats * sizeof(float)));
     const Memory memory{{scratch},
                         {scratch + Block::kFloats},
@@ -56,10 +57,10 @@ class TeamBackward {
                         {scratch + 3 * Block::kFloats},
                         {scratch + 4 * Block::kFloats}};
     // The blocks with the most work begin first: the last blocks of queries, the first blocks of keys.
-    const std::int64_t nth = team.league_rank() % blocks_;
-    const std::int64_t head = team.league_rank() / blocks_;
-    const ThreadTile tile{head / heads_, head % heads_, (kOwn == Own::queries ? blocks_ - 1 - nth : nth) * kRows,
-                          team.team_rank() / Scores::kGridColumns, team.team_rank() % Scores::kGridColumns};
+    const std::int64_t nth = kOwn == Own::queries ? block.blocks - 1 - block.nth : block.nth;
+    const ThreadTile tile{
+        block.document, shape_.row_of(block.document),           block.head,
+        nth * kRows,    team.team_rank() / Scores::kGridColumns, team.team_rank() % Scores::kGridColumns};
     if constexpr (kOwn == Own::queries) {
       of_queries(team, tile, memory);
     } else {
@@ -69,9 +70,11 @@ class TeamBackward {
 
  private:
   struct ThreadTile {
-    std::int64_t batch, head;  // of queries or of keys
-    std::int64_t first;        // row of the own block
-    int row, column;           // of this thread in the grid
+    DocumentSpan document;
+    std::int64_t begin;  // the row of its first token
+    std::int64_t head;   // of queries or of keys
+    std::int64_t first;  // row of the own block
+    int row, column;     // of this thread in the grid
   };
   struct Memory {
     Block own, own_paired, other, other_paired;  // q, dy and k, v; or k, v and q, dy
@@ -82,30 +85,30 @@ class TeamBackward {
 
   KOKKOS_FUNCTION void of_queries(const RowTeam<Space>& team, const ThreadTile& tile, const Memory& memory) const {
     const std::int64_t kv = tile.head / shape_.group();
-    load_queries(team, memory.own, memory.own_paired, tile.batch, tile.head, tile.first);
+    load_queries(team, memory.own, memory.own_paired, tile, tile.head, tile.first);
     Sums dq = {};
-    for (std::int64_t key = 0; key < tile.first + kRows && key < shape_.positions; key += kRows) {
+    for (std::int64_t key = 0; key < tile.first + kRows && key < tile.document.count; key += kRows) {
       Numbers kept_p, ds;
       team.team_barrier();
-      load_keys(team, memory.other, memory.other_paired, tile.batch, kv, key);
+      load_keys(team, memory.other, memory.other_paired, tile, kv, key);
       team.team_barrier();
       probabilities(kept_p, ds, tile, memory, tile.head, key);
       share(ds, tile, memory);
       team.team_barrier();
       add_weighted<Outputs>(dq, memory.weights, memory.other, kRows, tile.row, tile.column);
     }
-    store(dq, tile, shape_.query(tile.batch, tile.head));
+    store(dq, tile, shape_.query(tile.begin, tile.head));
   }
 
   KOKKOS_FUNCTION void of_keys(const RowTeam<Space>& team, const ThreadTile& tile, const Memory& memory) const {
-    load_keys(team, memory.own, memory.own_paired, tile.batch, tile.head, tile.first);
+    load_keys(team, memory.own, memory.own_paired, tile, tile.head, tile.first);
     Sums dk = {};
     Sums dv = {};
     for (std::int64_t h = tile.head * shape_.group(); h < (tile.head + 1) * shape_.group(); ++h) {
-      for (std::int64_t query = tile.first; query < shape_.positions; query += kRows) {
+      for (std::int64_t query = tile.first; query < tile.document.count; query += kRows) {
         Numbers kept_p, ds;
         team.team_barrier();
-        load_queries(team, memory.other, memory.other_paired, tile.batch, h, query);
+        load_queries(team, memory.other, memory.other_paired, tile, h, query);
         team.team_barrier();
         probabilities(kept_p, ds, tile, memory, h, query);
         share(ds, tile, memory);
@@ -117,22 +120,24 @@ class TeamBackward {
         add_weighted<Outputs>(dv, memory.weights, memory.other_paired, kRows, tile.row, tile.column);
       }
     }
-    store(dk, tile, shape_.key_of(tile.batch, tile.head));
-    store(dv, tile, shape_.value_of(tile.batch, tile.head));
+    store(dk, tile, shape_.key_of(tile.begin, tile.head));
+    store(dv, tile, shape_.value_of(tile.begin, tile.head));
   }
 
-  KOKKOS_FUNCTION void load_queries(const RowTeam<Space>& team, const Block& q, const Block& dy, std::int64_t batch,
+  KOKKOS_FUNCTION void load_queries(const RowTeam<Space>& team, const Block& q, const Block& dy, const ThreadTile& tile,
                                     std::int64_t head, std::int64_t first) const {
     const auto dim = static_cast<int>(shape_.head_dim);
-    q.load(team, gradient_.qkv + shape_.query(batch, head), shape_.qkv_columns(), first, shape_.positions, dim);
-    dy.load(team, gradient_.dy + shape_.output(batch, head), shape_.y_columns(), first, shape_.positions, dim);
+    const std::int64_t count = tile.document.count;
+    q.load(team, gradient_.qkv + shape_.query(tile.begin, head), shape_.qkv_columns(), first, count, dim);
+    dy.load(team, gradient_.dy + shape_.output(tile.begin, head), shape_.y_columns(), first, count, dim);
   }
 
-  KOKKOS_FUNCTION void load_keys(const RowTeam<Space>& team, const Block& k, const Block& v, std::int64_t batch,
+  KOKKOS_FUNCTION void load_keys(const RowTeam<Space>& team, const Block& k, const Block& v, const ThreadTile& tile,
                                  std::int64_t kv, std::int64_t first) const {
     const auto dim = static_cast<int>(shape_.head_dim);
-    k.load(team, gradient_.qkv + shape_.key_of(batch, kv), shape_.qkv_columns(), first, shape_.positions, dim);
-    v.load(team, gradient_.qkv + shape_.value_of(batch, kv), shape_.qkv_columns(), first, shape_.positions, dim);
+    const std::int64_t count = tile.document.count;
+    k.load(team, gradient_.qkv + shape_.key_of(tile.begin, kv), shape_.qkv_columns(), first, count, dim);
+    v.load(team, gradient_.qkv + shape_.value_of(tile.begin, kv), shape_.qkv_columns(), first, count, dim);
   }
 
   /// m p and ds of this thread's rows and columns: own rows, by the other's rows from `other_first` on. Zero for a key
@@ -141,6 +146,8 @@ class TeamBackward {
                                      std::int64_t head, std::int64_t other_first) const {
     const auto dim = static_cast<int>(shape_.head_dim);
     const float scale = shape_.scale();
+    const std::int64_t rows_of_head = shape_.logsumexp_of(tile.document, head);
+    const std::int64_t begin = tile.document.first;
     block_scores<Scores>(kept_p, memory.own, memory.other, tile.row, tile.column, dim);
     block_scores<Scores>(ds, memory.own_paired, memory.other_paired, tile.row, tile.column, dim);
     KOZERO_UNROLLED
@@ -151,9 +158,9 @@ class TeamBackward {
         const std::int64_t other = other_first + tile.column + b * Scores::kGridColumns;
         const std::int64_t i = kOwn == Own::queries ? own : other;
         const std::int64_t j = kOwn == Own::queries ? other : own;
-        const bool seen = j <= i && i < shape_.positions;
-        const std::int64_t n = seen ? (tile.batch * shape_.heads + head) * shape_.positions + i : 0;
-        const float kept = seen ? shape_.kept(tile.batch, head, i, j) : 0.0F;
+        const bool seen = j <= i && i < tile.document.count;
+        const std::int64_t n = seen ? rows_of_head + i : 0;
+        const float kept = seen ? shape_.kept(tile.document.sequence, head, begin + i, begin + j) : 0.0F;
         const float p = seen ? fast_exp(scale * kept_p[a][b] - gradient_.logsumexp[n]) : 0.0F;
         ds[a][b] = scale * p * (kept * ds[a][b] - gradient_.delta[n]);
         kept_p[a][b] = kept * p;
@@ -178,18 +185,19 @@ class TeamBackward {
       KOZERO_UNROLLED
       for (int e = 0; e < Outputs::kOwnColumns; ++e) {
         const int d = tile.column + e * Outputs::kGridColumns;
-        if (row < shape_.positions && d < shape_.head_dim) {
+        if (row < tile.document.count && d < shape_.head_dim) {
           out[row * shape_.qkv_columns() + d] = static_cast<T>(sums[a][e]);
         }
       }
     }
   }
 
+  [[nodiscard]] KOKKOS_FUNCTION TeamBlocks blocks() const { return {shape_, heads_, kRows}; }
+
   Matrix<T> dqkv_;
   AttentionGradient<T> gradient_;
   AttentionShape shape_;
   std::int64_t heads_;
-  std::int64_t blocks_;
 };
 
 template <class Space, class T>
@@ -198,8 +206,9 @@ static void attention_delta(const Space& space, Vector<float> delta, MatrixIn<T>
   for_each_row(
       space, "kozero::attention_backward::delta", shape.batch * shape.heads * shape.positions,
       KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
-        const QueryRow row(shape, n);
-        const std::int64_t at = shape.output(row.batch, row.head) + row.position * shape.y_columns();
+        const std::int64_t sequence = n / shape.positions / shape.heads;
+        const std::int64_t row = sequence * shape.positions + n % shape.positions;
+        const std::int64_t at = shape.output(row, n / shape.positions % shape.heads);
         const T* const dy_row = dy.data() + at;
         const T* const y_row = y.data() + at;
         const auto product = [](float slope, float value) { return slope * value; };

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // attention_head.hpp: a head's matrices (T, D) in blocks of 32 positions, as operands of tile products and as results.
+// T are the positions of a document; without documents, of a sequence.
 // Along: rows are positions and k is D. Across: rows are D, in blocks of 32, and k is positions.
 #pragma once
 #include <cstdint>
@@ -24,9 +25,9 @@ struct HeadExtents {
   std::int64_t dim_steps;                                                     ///< of D
   static constexpr std::int64_t kBlockSteps = kTileRows / kStepExtent<Word>;  ///< of a block of positions
 
-  explicit HeadExtents(const AttentionShape& shape)
-      : positions(shape.positions),
-        dim(shape.head_dim),
+  HeadExtents(std::int64_t num_positions, std::int64_t head_dim)
+      : positions(num_positions),
+        dim(head_dim),
         blocks((positions + kTileRows - 1) / kTileRows),
         dim_blocks((dim + kTileRows - 1) / kTileRows),
         dim_steps(steps_of<Word>(dim)) {}
@@ -101,14 +102,17 @@ MatrixPart<StorageOf<T>> part_of_head(T* head, std::int64_t stride, const HeadEx
   return {reinterpret_cast<StorageOf<T>*>(first), stride, extents.rows_of(b), extents.columns_of(c)};
 }
 
-/// m of the block of keys `j` and queries `i` of a head, or nullptr without dropout. Not inlined, since the random
-/// numbers need all registers.
-[[gnu::noinline]] inline const float* kept_block(float* block, const AttentionShape& shape, std::int64_t batch,
-                                                 std::int64_t head, std::int64_t j, std::int64_t i) {
+/// m of the block of keys `j` and queries `i` of a document's head, or nullptr without dropout. Not inlined, since the
+/// random numbers need all registers.
+[[gnu::noinline]] inline const float* kept_block(float* block, const AttentionShape& shape,
+                                                 const DocumentSpan& document, std::int64_t head, std::int64_t j,
+                                                 std::int64_t i) {
   if (!(shape.dropout > 0.0F)) return nullptr;
+  const std::int64_t first_query = document.first + i * kTileRows;
+  const std::int64_t first_key = document.first + j * kTileRows;
   for (std::int64_t key = 0; key < kTileRows; ++key) {
     simd_loop(kTileRows, [=](std::int64_t query) {
-      block[key * kTileRows + query] = shape.kept(batch, head, i * kTileRows + query, j * kTileRows + key);
+      block[key * kTileRows + query] = shape.kept(document.sequence, head, first_query + query, first_key + key);
     });
   }
   return block;

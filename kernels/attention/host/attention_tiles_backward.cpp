@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // attention_tiles_backward.cpp: attention_host.hpp's backward in tiles, for each block of 32 keys over the queries that
-// see it. A task has one key head with all its query heads, one after the other, so that one thread sums dK and dV. For
-// a query head, Q and dY are packed in both directions, and dQ^T is summed over the blocks of keys; P^T and dS^T exist
-// for a chunk of queries.
+// see it. A task has one key head of a document with all its query heads, one after the other, so that one thread sums
+// dK and dV. For a query head, Q and dY are packed in both directions, and dQ^T is summed over the blocks of keys; P^T
+// and dS^T exist for a chunk of queries.
 #include <algorithm>
 
 #include <kozero/core/precision.hpp>
@@ -28,8 +28,7 @@ struct BackwardScratch {
   float *dkey, *dvalue;            // (T, D) in blocks
   std::int64_t extent;
 
-  BackwardScratch(const AttentionShape& shape, float* memory) {
-    const HeadExtents<Word> extents(shape);
+  BackwardScratch(const HeadExtents<Word>& extents, float* memory) {
     const std::int64_t across = extents.dim_blocks * kTileElements;
     Scratch scratch = Scratch::of_thread(memory);
     for (Word** along : {&query, &dy}) *along = scratch.take<Word>(extents.blocks * extents.along());
@@ -47,13 +46,14 @@ struct BackwardScratch {
 
 /// A query head and its key head.
 struct HeadPair {
-  std::int64_t batch, head, kv;
+  std::int64_t head, kv;
   bool first, last;  ///< of the query heads that add into the key head's sums
 };
 
 template <class T, class Word>
 struct Backward {
   AttentionShape shape;
+  DocumentSpan document;
   const TileUnit* unit;
   const AttentionBlocks* blocks;
   T* dqkv;
@@ -62,13 +62,16 @@ struct Backward {
   const float* logsumexp;
   const T* qkv;
 
+  [[nodiscard]] HeadExtents<Word> head_extents() const { return {document.count, shape.head_dim}; }
+  /// Of the document's first token.
+  [[nodiscard]] std::int64_t row() const { return shape.row_of(document); }
   [[nodiscard]] HeadRows<T> rows(std::int64_t first) const { return {qkv + first, shape.qkv_columns()}; }
 
   /// Prepares query block i: its operands, and for each query the shift of its scores and delta.
   void pack_queries(const HeadPair& at, std::int64_t i, const BackwardScratch<Word>& scratch) const {
-    const HeadExtents<Word> extents(shape);
-    const std::int64_t output = shape.output(at.batch, at.head);
-    const HeadRows<T> q = rows(shape.query(at.batch, at.head));
+    const HeadExtents<Word> extents = head_extents();
+    const std::int64_t output = shape.output(row(), at.head);
+    const HeadRows<T> q = rows(shape.query(row(), at.head));
     const HeadRows<T> gradient{dy + output, shape.y_columns()};
     const std::int64_t next = extents.blocks * kTileElements;
     q.pack_along(unit->lines, scratch.query + i * extents.along(), TileSide::right, extents, i);
@@ -81,29 +84,29 @@ struct Backward {
   /// For query block i: log2(e) l, and delta = rowsum(dY * Y). Both are 0 past the last position.
   void query_values(const HeadPair& at, std::int64_t i, QueryValues& shift, QueryValues& delta) const {
     using Storage = StorageOf<T>;
-    const std::int64_t exist = HeadExtents<Word>(shape).rows_of(i);
-    const float* const lse = logsumexp + (at.batch * shape.heads + at.head) * shape.positions + i * kTileRows;
+    const std::int64_t exist = head_extents().rows_of(i);
+    const float* const lse = logsumexp + shape.logsumexp_of(document, at.head) + i * kTileRows;
     for (std::int64_t r = 0; r < kTileRows; ++r) shift.of[r] = r < exist ? kLog2E * lse[r] : 0.0F;
-    const std::int64_t row = shape.output(at.batch, at.head) + i * kTileRows * shape.y_columns();
-    blocks->row_products(delta, {reinterpret_cast<const Storage*>(y + row), shape.y_columns(), exist, shape.head_dim},
-                         reinterpret_cast<const Storage*>(dy + row));
+    const std::int64_t first = shape.output(row() + i * kTileRows, at.head);
+    blocks->row_products(delta, {reinterpret_cast<const Storage*>(y + first), shape.y_columns(), exist, shape.head_dim},
+                         reinterpret_cast<const Storage*>(dy + first));
   }
 
   /// The blocks to prefetch after key block j and query block i: the next queries, which are packed with the first
   /// keys, or the next keys, which are packed with their first queries, after which three blocks of the gradient are
   /// complete.
   [[nodiscard]] Lookahead<T, Word> ahead_of(const HeadPair& at, std::int64_t j, std::int64_t i) const {
-    const HeadExtents<Word> extents(shape);
-    const std::int64_t query = shape.query(at.batch, at.head);
-    const std::int64_t key = shape.key_of(at.batch, at.kv);
-    const std::int64_t value = shape.value_of(at.batch, at.kv);
-    const std::int64_t output = shape.output(at.batch, at.head);
-    const std::int64_t row = shape.qkv_columns();
+    const HeadExtents<Word> extents = head_extents();
+    const std::int64_t query = shape.query(row(), at.head);
+    const std::int64_t key = shape.key_of(row(), at.kv);
+    const std::int64_t value = shape.value_of(row(), at.kv);
+    const std::int64_t output = shape.output(row(), at.head);
+    const std::int64_t columns = shape.qkv_columns();
     Lookahead<T, Word> ahead(extents, 3 + extents.dim_blocks);
     if (j == 0) ahead.add(i + 1, {rows(query), {dy + output, shape.y_columns()}, {y + output, shape.y_columns()}});
     if (i == j) {
       ahead.add(j + 1, {rows(key), rows(value)});
-      ahead.add(j, {{dqkv + query, row}, {dqkv + key, row}, {dqkv + value, row}});
+      ahead.add(j, {{dqkv + query, columns}, {dqkv + key, columns}, {dqkv + value, columns}});
     }
     return ahead;
   }
@@ -111,7 +114,7 @@ struct Backward {
   /// P^T and dS^T of key block j and query block i, the latter into block `slot` of the chunk; dQ^T += K^T dS^T.
   void add_to_queries(const HeadPair& at, std::int64_t j, std::int64_t i, std::int64_t slot,
                       const BackwardScratch<Word>& scratch, const TileUnitInUse& tiles) const {
-    const HeadExtents<Word> extents(shape);
+    const HeadExtents<Word> extents = head_extents();
     if (j == 0) pack_queries(at, i, scratch);
     Lookahead<T, Word> ahead = ahead_of(at, j, i);
     ahead.some();
@@ -119,7 +122,7 @@ struct Backward {
     ahead.some();
     tiles.product({scratch.dp, nullptr, scratch.value, scratch.dy + i * extents.along(), extents.dim_steps});
     ahead.some();
-    const float* const kept = kept_block(scratch.kept, shape, at.batch, at.head, j, i);
+    const float* const kept = kept_block(scratch.kept, shape, document, at.head, j, i);
     blocks->pack_gradients({scratch.p + slot * kTileElements, scratch.ds + slot * kTileElements, scratch.ds_right},
                            {scratch.scores, kept, i == j}, scratch.dp, kLog2E * shape.scale(), scratch.shift[i],
                            scratch.delta[i]);
@@ -135,7 +138,7 @@ struct Backward {
   /// dV += P^T dY and dK += dS^T Q, of key block j and query blocks [first, end).
   void add_to_keys(std::int64_t j, std::int64_t first, std::int64_t end, bool overwrite,
                    const BackwardScratch<Word>& scratch, const TileUnitInUse& tiles) const {
-    const HeadExtents<Word> extents(shape);
+    const HeadExtents<Word> extents = head_extents();
     const std::int64_t steps = (end - first) * HeadExtents<Word>::kBlockSteps;
     const auto* const p = reinterpret_cast<const Word*>(scratch.p);
     const auto* const ds = reinterpret_cast<const Word*>(scratch.ds);
@@ -151,9 +154,9 @@ struct Backward {
 
   /// The contributions of one query head to dQ, dK and dV.
   void query_head(const HeadPair& at, const BackwardScratch<Word>& scratch, const TileUnitInUse& tiles) const {
-    const HeadExtents<Word> extents(shape);
-    const HeadRows<T> key = rows(shape.key_of(at.batch, at.kv));
-    const HeadRows<T> value = rows(shape.value_of(at.batch, at.kv));
+    const HeadExtents<Word> extents = head_extents();
+    const HeadRows<T> key = rows(shape.key_of(row(), at.kv));
+    const HeadRows<T> value = rows(shape.value_of(row(), at.kv));
     for (std::int64_t j = 0; j < extents.blocks; ++j) {
       key.pack_along(unit->lines, scratch.key, TileSide::left, extents, j);
       value.pack_along(unit->lines, scratch.value, TileSide::left, extents, j);
@@ -169,33 +172,33 @@ struct Backward {
   }
 
   void store_queries(const HeadPair& at, std::int64_t i, const BackwardScratch<Word>& scratch) const {
-    const HeadExtents<Word> extents(shape);
+    const HeadExtents<Word> extents = head_extents();
     QueryValues scale;
     std::fill(scale.of, scale.of + kTileRows, shape.scale());
     for (std::int64_t c = 0; c < extents.dim_blocks; ++c) {
-      T* const head = dqkv + shape.query(at.batch, at.head);
+      T* const head = dqkv + shape.query(row(), at.head);
       blocks->store_transposed(part_of_head(head, shape.qkv_columns(), extents, i, c),
                                scratch.dquery + (i * extents.dim_blocks + c) * kTileElements, scale);
     }
   }
 
   void store_keys(const HeadPair& at, std::int64_t j, const BackwardScratch<Word>& scratch) const {
-    const HeadExtents<Word> extents(shape);
-    const std::int64_t row = shape.qkv_columns();
-    T* const key = dqkv + shape.key_of(at.batch, at.kv);
-    T* const value = dqkv + shape.value_of(at.batch, at.kv);
+    const HeadExtents<Word> extents = head_extents();
+    const std::int64_t columns = shape.qkv_columns();
+    T* const key = dqkv + shape.key_of(row(), at.kv);
+    T* const value = dqkv + shape.value_of(row(), at.kv);
     for (std::int64_t c = 0; c < extents.dim_blocks; ++c) {
       const std::int64_t sum = (j * extents.dim_blocks + c) * kTileElements;
-      blocks->store_block(part_of_head(key, row, extents, j, c), scratch.dkey + sum, shape.scale());
-      blocks->store_block(part_of_head(value, row, extents, j, c), scratch.dvalue + sum, 1.0F);
+      blocks->store_block(part_of_head(key, columns, extents, j, c), scratch.dkey + sum, shape.scale());
+      blocks->store_block(part_of_head(value, columns, extents, j, c), scratch.dvalue + sum, 1.0F);
     }
   }
 
-  void operator()(std::int64_t batch, std::int64_t kv, float* memory) const {
-    const BackwardScratch<Word> scratch(shape, memory);
+  void operator()(std::int64_t kv, float* memory) const {
+    const BackwardScratch<Word> scratch(head_extents(), memory);
     const TileUnitInUse tiles(*unit);
     for (std::int64_t member = 0; member < shape.group(); ++member) {
-      query_head({batch, kv * shape.group() + member, kv, member == 0, member + 1 == shape.group()}, scratch, tiles);
+      query_head({kv * shape.group() + member, kv, member == 0, member + 1 == shape.group()}, scratch, tiles);
     }
   }
 };
@@ -204,7 +207,9 @@ struct Backward {
 
 template <class T>
 std::int64_t attention_tiles_backward_scratch(const TileUnit& unit, const AttentionShape& shape) {
-  return with_word<T>(unit, [&](auto word) { return BackwardScratch<decltype(word)>(shape, nullptr).extent; });
+  return with_word<T>(unit, [&](auto word) {
+    return BackwardScratch<decltype(word)>({shape.positions, shape.head_dim}, nullptr).extent;
+  });
 }
 
 template <class Space, class T>
@@ -214,11 +219,14 @@ void attention_tiles_backward(const Space& space, const TileUnit& unit, Matrix<T
   require_attention(shape, y, logsumexp, qkv);
   require_attention(shape, dy, logsumexp, dqkv);
   with_word<T>(unit, [&](auto word) {
-    const Backward<T, decltype(word)> backward{
-        shape, &unit, &attention_blocks(unit.lines), dqkv.data(), dy.data(), y.data(), logsumexp.data(), qkv.data()};
-    for_each_task(space, "kozero::attention_backward", shape.batch * shape.kv_heads,
+    const Backward<T, decltype(word)> of_any{shape,       {},        &unit,    &attention_blocks(unit.lines),
+                                             dqkv.data(), dy.data(), y.data(), logsumexp.data(),
+                                             qkv.data()};
+    for_each_task(space, "kozero::attention_backward", shape.num_documents() * shape.kv_heads,
                   attention_tiles_backward_scratch<T>(unit, shape), workspace, [=](std::int64_t index, float* scratch) {
-                    backward(index / shape.kv_heads, index % shape.kv_heads, scratch);
+                    auto backward = of_any;
+                    backward.document = shape.document(index / shape.kv_heads);
+                    backward(index % shape.kv_heads, scratch);
                   });
   });
 }

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // attention_tiles_forward.cpp: attention_host.hpp's forward in tiles, for each strip of 32 queries over chunks of keys.
-// A task has the query heads of one key head, whose keys and values it packs once, or a part of their strips if there
-// are few key heads for the threads. A strip's sums are rescaled when its largest score grows from chunk to chunk.
+// A task has the query heads of one key head of a document, whose keys and values it packs once, or a part of their
+// strips if there are few key heads for the threads. A strip's sums are rescaled when its largest score grows from
+// chunk to chunk.
 #include <algorithm>
 #include <limits>
 
@@ -28,8 +29,7 @@ struct ForwardScratch {
   RunningSoftmax* softmax;
   std::int64_t extent;
 
-  ForwardScratch(const AttentionShape& shape, float* memory) {
-    const HeadExtents<Word> extents(shape);
+  ForwardScratch(const HeadExtents<Word>& extents, float* memory) {
     Scratch scratch = Scratch::of_thread(memory);
     key = scratch.take<Word>(extents.blocks * extents.along());
     value = scratch.take<Word>(extents.blocks * extents.dim_blocks * kTileElements);
@@ -45,18 +45,22 @@ struct ForwardScratch {
 
 /// Query block `block` of a query head.
 struct QueryStrip {
-  std::int64_t batch, head, block;
+  std::int64_t head, block;
 };
 
 template <class T, class Word>
 struct Forward {
   AttentionShape shape;
+  DocumentSpan document;
   const TileUnit* unit;
   const AttentionBlocks* blocks;
   T* y;
   float* logsumexp;
   const T* qkv;
 
+  [[nodiscard]] HeadExtents<Word> head_extents() const { return {document.count, shape.head_dim}; }
+  /// Of the document's first token.
+  [[nodiscard]] std::int64_t row() const { return shape.row_of(document); }
   [[nodiscard]] HeadRows<T> rows(std::int64_t first) const { return {qkv + first, shape.qkv_columns()}; }
   /// log2(e) / sqrt(D).
   [[nodiscard]] float exponent() const { return kLog2E * shape.scale(); }
@@ -64,7 +68,7 @@ struct Forward {
   /// P^T of key blocks [first, end), as an operand; adds them to the softmax.
   void probabilities(const QueryStrip& strip, std::int64_t first, std::int64_t end, const ForwardScratch<Word>& scratch,
                      const TileUnitInUse& tiles, Lookahead<T, Word>& ahead) const {
-    const HeadExtents<Word> extents(shape);
+    const HeadExtents<Word> extents = head_extents();
     RunningSoftmax& softmax = *scratch.softmax;
     const auto scores_of = [&](std::int64_t j) { return scratch.scores + (j - first) * kTileElements; };
     for (std::int64_t j = first; j < end; ++j) {
@@ -75,7 +79,7 @@ struct Forward {
     blocks->advance(softmax, exponent());
     for (std::int64_t j = first; j < end; ++j) {
       ahead.some();
-      const float* const kept = kept_block(scratch.kept, shape, strip.batch, strip.head, j, strip.block);
+      const float* const kept = kept_block(scratch.kept, shape, document, strip.head, j, strip.block);
       blocks->pack_probabilities(scratch.p + (j - first) * kTileElements, softmax,
                                  {scores_of(j), kept, j == strip.block}, exponent());
     }
@@ -84,7 +88,7 @@ struct Forward {
   /// Y^T += V^T P^T of key blocks [first, end).
   void add_values(std::int64_t first, std::int64_t end, const ForwardScratch<Word>& scratch, const TileUnitInUse& tiles,
                   Lookahead<T, Word>& ahead) const {
-    const HeadExtents<Word> extents(shape);
+    const HeadExtents<Word> extents = head_extents();
     for (std::int64_t c = 0; c < extents.dim_blocks; ++c) {
       float* const output = scratch.output + c * kTileElements;
       if (first > 0) blocks->scale_columns(output, scratch.softmax->correction);
@@ -97,15 +101,15 @@ struct Forward {
 
   /// Writes y and the logsumexp of a strip.
   void finish(const QueryStrip& strip, const ForwardScratch<Word>& scratch) const {
-    const HeadExtents<Word> extents(shape);
+    const HeadExtents<Word> extents = head_extents();
     const RunningSoftmax& softmax = *scratch.softmax;
-    float* const lse = logsumexp + (strip.batch * shape.heads + strip.head) * shape.positions + strip.block * kTileRows;
+    float* const lse = logsumexp + shape.logsumexp_of(document, strip.head) + strip.block * kTileRows;
     QueryValues inverse;
     for (std::int64_t i = 0; i < kTileRows; ++i) inverse.of[i] = 1.0F / softmax.sum.of[i];
     for (std::int64_t i = 0; i < extents.rows_of(strip.block); ++i) {
       lse[i] = shape.scale() * softmax.largest.of[i] + portable_log(softmax.sum.of[i]);
     }
-    T* const head = y + shape.output(strip.batch, strip.head);
+    T* const head = y + shape.output(row(), strip.head);
     for (std::int64_t c = 0; c < extents.dim_blocks; ++c) {
       blocks->store_transposed(part_of_head(head, shape.y_columns(), extents, strip.block, c),
                                scratch.output + c * kTileElements, inverse);
@@ -114,22 +118,22 @@ struct Forward {
 
   void strip(const QueryStrip& strip, const ForwardScratch<Word>& scratch, const TileUnitInUse& tiles) const {
     constexpr float kNone = -std::numeric_limits<float>::infinity();
-    const HeadExtents<Word> extents(shape);
+    const HeadExtents<Word> extents = head_extents();
     RunningSoftmax& softmax = *scratch.softmax;
     for (std::int64_t i = 0; i < kTileRows; ++i) {
       softmax.largest.of[i] = kNone;
       softmax.shift.of[i] = kNone;
       softmax.sum.of[i] = 0.0F;
     }
-    const HeadRows<T> query = rows(shape.query(strip.batch, strip.head));
+    const HeadRows<T> query = rows(shape.query(row(), strip.head));
     query.pack_along(unit->lines, scratch.query, TileSide::right, extents, strip.block);
     const std::int64_t kv = strip.head / shape.group();
     const std::int64_t calls = (2 + extents.dim_blocks) * (strip.block / kChunk + 1) + 2 * strip.block;
     Lookahead<T, Word> ahead(extents, calls);
     ahead.add(strip.block + 1, {query,
-                                rows(shape.key_of(strip.batch, kv)),
-                                rows(shape.value_of(strip.batch, kv)),
-                                {y + shape.output(strip.batch, strip.head), shape.y_columns()}});
+                                rows(shape.key_of(row(), kv)),
+                                rows(shape.value_of(row(), kv)),
+                                {y + shape.output(row(), strip.head), shape.y_columns()}});
     for (std::int64_t first = 0; first <= strip.block; first += kChunk) {
       const std::int64_t end = std::min(first + kChunk, strip.block + 1);
       probabilities(strip, first, end, scratch, tiles, ahead);
@@ -139,10 +143,10 @@ struct Forward {
   }
 
   /// Packs block j of a key head.
-  void pack_keys(std::int64_t batch, std::int64_t kv, std::int64_t j, const ForwardScratch<Word>& scratch) const {
-    const HeadExtents<Word> extents(shape);
-    const HeadRows<T> key = rows(shape.key_of(batch, kv));
-    const HeadRows<T> value = rows(shape.value_of(batch, kv));
+  void pack_keys(std::int64_t kv, std::int64_t j, const ForwardScratch<Word>& scratch) const {
+    const HeadExtents<Word> extents = head_extents();
+    const HeadRows<T> key = rows(shape.key_of(row(), kv));
+    const HeadRows<T> value = rows(shape.value_of(row(), kv));
     key.pack_along(unit->lines, scratch.key + j * extents.along(), TileSide::left, extents, j);
     value.pack_across(unit->lines, scratch.value + j * kTileElements, TileSide::left, extents, j,
                       extents.blocks * kTileElements);
@@ -150,33 +154,35 @@ struct Forward {
 
   /// Every `parts`-th strip of a key head's query heads, from the `part`-th on. Short strips come first, so that
   /// packing of keys and values, and prefetching, are spread between products.
-  void operator()(std::int64_t batch, std::int64_t kv, std::int64_t part, std::int64_t parts, float* memory) const {
-    const ForwardScratch<Word> scratch(shape, memory);
-    const HeadExtents<Word> extents(shape);
+  void operator()(std::int64_t kv, std::int64_t part, std::int64_t parts, float* memory) const {
+    const HeadExtents<Word> extents = head_extents();
+    const ForwardScratch<Word> scratch(extents, memory);
     const TileUnitInUse tiles(*unit);
     const std::int64_t group = shape.group();
     const std::int64_t strips = extents.blocks * group;
     std::int64_t packed = 0;
     for (std::int64_t s = part; s < strips; s += parts) {
-      for (; packed <= s / group; ++packed) pack_keys(batch, kv, packed, scratch);
-      strip({batch, kv * group + s % group, s / group}, scratch, tiles);
+      for (; packed <= s / group; ++packed) pack_keys(kv, packed, scratch);
+      strip({kv * group + s % group, s / group}, scratch, tiles);
     }
   }
 };
 
-/// The number of parts of a key head's strips: four tasks per thread balance the load.
-std::int64_t parts_of_head(const AttentionShape& shape, std::int64_t threads) {
-  const std::int64_t key_heads = shape.batch * shape.kv_heads;
-  const std::int64_t strips = HeadExtents<float>(shape).blocks * shape.group();
-  return std::clamp<std::int64_t>(4 * threads / std::max<std::int64_t>(key_heads, 1), 1,
-                                  std::max<std::int64_t>(strips, 1));
+/// The number of parts of the strips of a key head with `positions` positions: four tasks per thread, if all documents
+/// had this length, balance the load.
+std::int64_t parts_of_head(const AttentionShape& shape, std::int64_t positions, std::int64_t threads) {
+  const std::int64_t strips = HeadExtents<float>(positions, shape.head_dim).blocks * shape.group();
+  const std::int64_t wanted = 4 * threads * positions / std::max<std::int64_t>(shape.rows() * shape.kv_heads, 1);
+  return std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(strips, 1));
 }
 
 }  // namespace
 
 template <class T>
 std::int64_t attention_tiles_forward_scratch(const TileUnit& unit, const AttentionShape& shape) {
-  return with_word<T>(unit, [&](auto word) { return ForwardScratch<decltype(word)>(shape, nullptr).extent; });
+  return with_word<T>(unit, [&](auto word) {
+    return ForwardScratch<decltype(word)>({shape.positions, shape.head_dim}, nullptr).extent;
+  });
 }
 
 template <class Space, class T>
@@ -184,14 +190,17 @@ void attention_tiles_forward(const Space& space, const TileUnit& unit, Matrix<T>
                              MatrixIn<T> qkv, const AttentionShape& shape, Vector<float> workspace) {
   require_attention(shape, y, logsumexp, qkv);
   if (shape.positions == 0) return;
-  const std::int64_t parts = parts_of_head(shape, space.concurrency());
+  const std::int64_t threads = space.concurrency();
+  const std::int64_t most = parts_of_head(shape, shape.longest_document(), threads);
   with_word<T>(unit, [&](auto word) {
-    const Forward<T, decltype(word)> forward{
-        shape, &unit, &attention_blocks(unit.lines), y.data(), logsumexp.data(), qkv.data()};
-    for_each_task(space, "kozero::attention_forward", shape.batch * shape.kv_heads * parts,
+    const Forward<T, decltype(word)> of_any{
+        shape, {}, &unit, &attention_blocks(unit.lines), y.data(), logsumexp.data(), qkv.data()};
+    for_each_task(space, "kozero::attention_forward", shape.num_documents() * shape.kv_heads * most,
                   attention_tiles_forward_scratch<T>(unit, shape), workspace, [=](std::int64_t index, float* scratch) {
-                    const std::int64_t head = index / parts;
-                    forward(head / shape.kv_heads, head % shape.kv_heads, index % parts, parts, scratch);
+                    auto forward = of_any;
+                    forward.document = shape.document(index / most / shape.kv_heads);
+                    const std::int64_t parts = parts_of_head(shape, forward.document.count, threads);
+                    if (index % most < parts) forward(index / most % shape.kv_heads, index % most, parts, scratch);
                   });
   });
 }
