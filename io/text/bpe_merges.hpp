@@ -8,11 +8,8 @@
 #pragma once
 #include <array>
 #include <cstdint>
-#include <map>
 #include <span>
-#include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -27,34 +24,51 @@ struct MergeRule {
 
 using ByteIds = std::array<Token, 256>;  ///< the token of each byte
 
-/// Applies merges. A heap over a linked list of neighbors takes O(n log n) for a pretoken of n bytes, even for a
-/// megabyte of one letter.
+/// Applies merges. Short pretokens are merged in arrays: a scan finds the lowest rank. Longer ones have a heap over a
+/// linked list of neighbors, which takes O(n log n) for n bytes, even for a megabyte of one letter.
 class MergeRules {
  public:
-  /// `rules` in the order of their rank. If two have the same neighbors, the first applies.
+  static constexpr std::size_t kMaxRules = std::size_t{1} << 24;
+  static constexpr Token kMaxIds = 1 << 20;
+
+  /// `rules` in the order of their rank, at most kMaxRules, of ids below kMaxIds. If two have the same neighbors, the
+  /// first applies.
   MergeRules(const ByteIds& bytes, std::span<const MergeRule> rules);
 
-  /// Appends the pretoken's tokens to `out`. Returns the number of candidates taken from the heap, a measure of the
-  /// work.
+  /// Appends the pretoken's tokens to `out`. Returns the number of merges that were considered, a measure of the work.
   std::int64_t apply(std::string_view pretoken, std::vector<Token>& out) const;
 
  private:
-  struct Made {
-    std::int32_t rank;  ///< -1: the neighbors stay apart
-    Token token;
-  };
-  [[nodiscard]] Made joined(Token left, Token right) const;
+  static constexpr std::size_t kShortBytes = 128;
+  static constexpr std::uint32_t kNoRank = kMaxRules;
+
+  std::int64_t apply_in_arrays(std::string_view pretoken, std::vector<Token>& out) const;
+  std::int64_t apply_with_heap(std::string_view pretoken, std::vector<Token>& out) const;
+  /// The rank of the rule for these neighbors, or kNoRank.
+  [[nodiscard]] std::uint32_t rank_of(Token left, Token right) const;
 
   ByteIds bytes_;
-  std::unordered_map<std::uint64_t, Made> made_;  ///< left * 2^32 + right
+  std::vector<std::uint32_t> rank_of_bytes_;  ///< of the tokens of two bytes: [first * 256 + second]
+  /// Open addressing: the neighbors' ids in 40 bits, then the rank in 24; all bits set in an empty slot.
+  std::vector<std::uint64_t> slots_;
+  int shift_ = 0;
+  /// A bit for the hash of each pair of neighbors: small enough for the second-level cache, unlike slots_, which pairs
+  /// without a rule would read from memory.
+  std::vector<std::uint64_t> filter_;
+  std::vector<Token> made_;  ///< by each rank
 };
 
 /// The two ids that are joined: 0..255 are the bytes, 256 + r is the token that merge r makes.
 using Merge = std::pair<Token, Token>;
-using PretokenCounts = std::map<std::string, std::int64_t>;
+
+/// A pretoken and how often it occurs in a corpus.
+struct CountedPretoken {
+  std::string_view text;
+  std::int64_t count;
+};
 
 /// At most `num_merges` merges; fewer if no pair occurs twice any more. No two merges make the same token: a string
-/// that no merge crosses is merged in the same way wherever it occurs.
-std::vector<Merge> learn_merges(const PretokenCounts& pretokens, int num_merges);
+/// that no merge crosses is merged in the same way wherever it occurs. The order of the pretokens is of no effect.
+std::vector<Merge> learn_merges(std::span<const CountedPretoken> pretokens, int num_merges);
 
 }  // namespace kozero::io

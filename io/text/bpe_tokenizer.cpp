@@ -8,6 +8,8 @@
 #include "io/posix/file.hpp"
 #include "io/text/bpe_merges.hpp"
 #include "io/text/bpe_tokenizer.hpp"
+#include "io/text/pretoken_cache.hpp"
+#include "io/text/pretoken_counts.hpp"
 #include "io/text/pretokenizer.hpp"
 #include "io/text/tokenizer_json.hpp"
 
@@ -32,35 +34,30 @@ constexpr std::int64_t kSampleBytes = std::int64_t{64} << 20;
 constexpr std::size_t kMaxPretokens = std::size_t{1} << 20;
 constexpr std::size_t kMaxPretokenBytes = 64;  // longer pretokens (rows of a table, base64) are not words
 
-/// Drops the rarest pretokens until at most half of kMaxPretokens are left.
-void prune(PretokenCounts& counts) {
-  for (std::int64_t rarest = 1; counts.size() > kMaxPretokens / 2; rarest *= 2) {
-    std::erase_if(counts, [&](const auto& entry) { return entry.second <= rarest; });
-  }
-}
-
+/// Counts in parts: if a part has too many different pretokens, the rarest of all of them are dropped.
 PretokenCounts count_pretokens(const Corpus& corpus, const PublishedSplit& split) {
   const SplitPattern pattern(split.expression);
+  PretokenSplitter splitter(pattern);
   const std::int64_t every = std::max<std::int64_t>(1, (corpus.bytes() + kSampleBytes - 1) / kSampleBytes);
-  std::unordered_map<std::string, std::int64_t> tally;
-  PretokenCounts counts;
-  const auto drain = [&] {
-    for (const auto& [pretoken, count] : tally) counts[pretoken] += count;
-    tally.clear();
-    if (counts.size() > kMaxPretokens) prune(counts);
+  PretokenCounts counts, part;
+  const auto add_part = [&] {
+    if (counts.size() == 0) std::swap(counts, part);
+    for (const auto& [pretoken, count] : part.all()) counts.add(pretoken, count);
+    part = PretokenCounts();
+    if (counts.size() > kMaxPretokens) counts.drop_rarest(kMaxPretokens / 2);
   };
   const auto reader = corpus.read(kBlockBytes);
   std::int64_t number = 0;
   for (TextBlock block; reader->next(block); ++number) {
     if (number % every != 0) continue;
     if (split.nfc) block.text = to_nfc(block.text);
-    PretokenSplitter splitter(pattern, block.text);
-    for (std::string_view pretoken; splitter.next(pretoken);) {
-      if (pretoken.size() > 1 && pretoken.size() <= kMaxPretokenBytes) ++tally[std::string(pretoken)];
+    splitter.start(block.text);
+    for (auto some = splitter.next(); !some.empty(); some = splitter.next()) {
+      part.add_all(some, kMaxPretokenBytes);
     }
-    if (tally.size() > kMaxPretokens) drain();
+    if (part.size() > kMaxPretokens) add_part();
   }
-  drain();
+  add_part();
   return counts;
 }
 
@@ -72,6 +69,7 @@ AddedTokens::AddedTokens(std::vector<std::pair<std::string, Token>> tokens) : to
     require(!text.empty(), "AddedTokens: an empty text");
     begins_[byte_at(text, 0)] = true;
   }
+  same_begin_ = std::count(begins_.begin(), begins_.end(), true) == 1;
 }
 
 AddedTokens::Match AddedTokens::longest_at(std::string_view text, std::size_t begin) const {
@@ -93,6 +91,7 @@ AddedTokens::Match AddedTokens::longest_at(std::string_view text, std::size_t be
 AddedTokens::Match AddedTokens::find(std::string_view text, std::size_t start) const {
   if (!tokens_.empty()) {
     for (std::size_t begin = start; begin < text.size(); ++begin) {
+      if (same_begin_) begin = std::min(text.find(tokens_.front().first[0], begin), text.size() - 1);
       if (!begins_[byte_at(text, begin)]) continue;
       if (const Match match = longest_at(text, begin); match.id >= 0) return match;
     }
@@ -120,46 +119,94 @@ BpeTokenizer::BpeTokenizer(std::string json_text, TokenizerJson json)
   for (const Token id : json.whole) whole_.emplace(bytes_of_[static_cast<std::size_t>(id)], id);
 }
 
-std::vector<Token> BpeTokenizer::encode(std::string_view text) const { return encode_text(text, add_prefix_space_); }
+/// The tokenizer's tables are shared; splitter, cache and buffers are the encoder's own.
+class BpeTokenizer::BpeEncoder : public Encoder {
+ public:
+  explicit BpeEncoder(const BpeTokenizer& tokenizer) : its_(tokenizer), splitter_(tokenizer.pattern_) {}
 
-std::vector<Token> BpeTokenizer::encode_rest(std::string_view text) const { return encode_text(text, false); }
-
-std::vector<Token> BpeTokenizer::encode_text(std::string_view text, bool add_prefix_space) const {
-  std::vector<Token> tokens;
-  tokens.reserve(text.size() / 3);
-  between(added_, text, tokens, [&](std::string_view rest) {
-    // encode_rest omits the prefix space only at the front of the text: after an added token a new text begins.
-    encode_unnormalized(rest, rest.data() == text.data() ? add_prefix_space : add_prefix_space_, tokens);
-  });
-  return tokens;
-}
-
-void BpeTokenizer::encode_unnormalized(std::string_view text, bool add_prefix_space, std::vector<Token>& tokens) const {
-  const std::string composed = nfc_ ? to_nfc(text) : std::string();
-  const std::string_view normal = nfc_ ? std::string_view(composed) : text;
-  between(added_normalized_, normal, tokens, [&](std::string_view rest) {
-    encode_plain(rest, rest.data() == normal.data() ? add_prefix_space : add_prefix_space_, tokens);
-  });
-}
-
-void BpeTokenizer::encode_plain(std::string_view text, bool add_prefix_space, std::vector<Token>& tokens) const {
-  if (!add_prefix_space || text.starts_with(' ')) return encode_pretokens(text, tokens);
-  encode_pretokens(" " + std::string(text), tokens);
-}
-
-void BpeTokenizer::encode_pretokens(std::string_view text, std::vector<Token>& tokens) const {
-  PretokenSplitter splitter(pattern_, text);
-  for (std::string_view pretoken; splitter.next(pretoken);) {
-    if (cache_.find(pretoken, tokens)) continue;
-    const std::size_t first = tokens.size();
-    if (const auto whole = whole_.find(pretoken); whole != whole_.end()) {
-      tokens.push_back(whole->second);
-    } else {
-      rules_.apply(pretoken, tokens);
-    }
-    cache_.keep(pretoken, std::span(tokens).subspan(first));
+  void encode(std::string_view text, std::vector<Token>& out) override {
+    encode_text(text, its_.add_prefix_space_, out);
   }
-}
+  void encode_rest(std::string_view text, std::vector<Token>& out) override { encode_text(text, false, out); }
+
+ private:
+  static constexpr std::size_t kGroup = 64;
+
+  void encode_text(std::string_view text, bool add_prefix_space, std::vector<Token>& out) {
+    between(its_.added_, text, out, [&](std::string_view rest) {
+      // encode_rest omits the prefix space only at the front of the text: after an added token a new text begins.
+      encode_unnormalized(rest, rest.data() == text.data() ? add_prefix_space : its_.add_prefix_space_, out);
+    });
+  }
+
+  void encode_unnormalized(std::string_view text, bool add_prefix_space, std::vector<Token>& out) {
+    const std::string composed = its_.nfc_ ? to_nfc(text) : std::string();
+    const std::string_view normal = its_.nfc_ ? std::string_view(composed) : text;
+    between(its_.added_normalized_, normal, out, [&](std::string_view rest) {
+      encode_plain(rest, rest.data() == normal.data() ? add_prefix_space : its_.add_prefix_space_, out);
+    });
+  }
+
+  void encode_plain(std::string_view text, bool add_prefix_space, std::vector<Token>& out) {
+    if (!add_prefix_space || text.starts_with(' ')) return encode_pretokens(text, out);
+    encode_pretokens(" " + std::string(text), out);
+  }
+
+  void encode_pretokens(std::string_view text, std::vector<Token>& out) {
+    const char* const end = text.data() + text.size();
+    splitter_.start(text);
+    for (auto some = splitter_.next(); !some.empty(); some = splitter_.next()) {
+      find_places(some.first(std::min(kGroup, some.size())), end, places_[0]);
+      for (std::size_t first = 0, group = 0; first < some.size(); first += kGroup, group = 1 - group) {
+        const auto rest = some.subspan(first);
+        const auto here = rest.first(std::min(kGroup, rest.size()));
+        const auto next = rest.subspan(here.size());
+        find_places(next.first(std::min(kGroup, next.size())), end, places_[1 - group]);
+        encode_group(here, places_[group], out);
+      }
+    }
+  }
+
+  using Places = std::array<PretokenCache::Place, kGroup>;
+
+  /// Of at most kGroup pretokens in a text that ends at `end`.
+  void find_places(std::span<const std::string_view> pretokens, const char* end, Places& places) const {
+    for (std::size_t i = 0; i < pretokens.size(); ++i) {
+      places[i] = cache_.place_of(pretokens[i], end - pretokens[i].data() >= 16);
+    }
+  }
+
+  void encode_group(std::span<const std::string_view> pretokens, const Places& places, std::vector<Token>& out) {
+    std::array<Token, kGroup * PretokenCache::kMaxTokens> tokens;  // appended to the caller's together
+    Token* next = tokens.data();
+    for (std::size_t i = 0; i < pretokens.size(); ++i) {
+      const std::size_t known = cache_.find(pretokens[i], places[i], next);
+      next += known;
+      if (known != 0) continue;
+      out.insert(out.end(), tokens.data(), next);
+      next = tokens.data();
+      encode_unknown(pretokens[i], out);
+    }
+    out.insert(out.end(), tokens.data(), next);
+  }
+
+  void encode_unknown(std::string_view pretoken, std::vector<Token>& out) {
+    const std::size_t first = out.size();
+    if (const auto whole = its_.whole_.find(pretoken); whole != its_.whole_.end()) {
+      out.push_back(whole->second);
+    } else {
+      its_.rules_.apply(pretoken, out);
+    }
+    cache_.keep(pretoken, std::span(out).subspan(first));
+  }
+
+  const BpeTokenizer& its_;
+  PretokenSplitter splitter_;
+  PretokenCache cache_;
+  std::array<Places, 2> places_;  ///< of this group and the next, which loads meanwhile
+};
+
+std::unique_ptr<Encoder> BpeTokenizer::encoder() const { return std::make_unique<BpeEncoder>(*this); }
 
 std::string BpeTokenizer::decode(std::span<const Token> tokens) const {
   std::string text;
@@ -180,7 +227,8 @@ bool BpeTokenizer::ends_text(Token token) const {
 void BpeTokenizer::save(const std::string& path) const { write_whole_file(path, json_text_); }
 
 BpeTokenizer train_bpe(const Corpus& corpus, int vocab, const PublishedSplit& split) {
-  return BpeTokenizer(learn_merges(count_pretokens(corpus, split), vocab - 257), split);
+  const PretokenCounts counts = count_pretokens(corpus, split);
+  return BpeTokenizer(learn_merges(counts.all(), vocab - 257), split);
 }
 
 }  // namespace kozero::io

@@ -41,6 +41,7 @@ class AddedTokens {
 
   std::vector<std::pair<std::string, Token>> tokens_;  ///< sorted by text
   std::array<bool, 256> begins_{};                     ///< whether a token begins with this byte
+  bool same_begin_ = false;                            ///< all tokens begin with the same byte
 };
 
 struct TokenizerJson;
@@ -54,8 +55,7 @@ class BpeTokenizer : public Tokenizer {
   /// From learned merges and the split with which they were learned.
   BpeTokenizer(const std::vector<Merge>& merges, const PublishedSplit& split);
 
-  [[nodiscard]] std::vector<Token> encode(std::string_view text) const override;
-  [[nodiscard]] std::vector<Token> encode_rest(std::string_view text) const override;
+  [[nodiscard]] std::unique_ptr<Encoder> encoder() const override;
   [[nodiscard]] std::string decode(std::span<const Token> tokens) const override;
   [[nodiscard]] int vocab_size() const override { return static_cast<int>(bytes_of_.size()); }
   [[nodiscard]] std::string name() const override { return "bpe:" + std::to_string(vocab_size()); }
@@ -64,12 +64,8 @@ class BpeTokenizer : public Tokenizer {
   void save(const std::string& path) const override;
 
  private:
+  class BpeEncoder;
   BpeTokenizer(std::string json_text, TokenizerJson json);
-
-  [[nodiscard]] std::vector<Token> encode_text(std::string_view text, bool add_prefix_space) const;
-  void encode_unnormalized(std::string_view text, bool add_prefix_space, std::vector<Token>& tokens) const;
-  void encode_plain(std::string_view text, bool add_prefix_space, std::vector<Token>& tokens) const;
-  void encode_pretokens(std::string_view text, std::vector<Token>& tokens) const;
 
   std::string json_text_;  ///< saved as it came
   AddedTokens added_, added_normalized_;
@@ -80,7 +76,6 @@ class BpeTokenizer : public Tokenizer {
   bool nfc_, add_prefix_space_;
   Token end_of_text_;
   std::vector<Token> closing_;
-  mutable PretokenCache cache_;
 };
 
 /// A tokenizer of at most `vocab` ids, learned from at most 64 MiB of the corpus: every k-th block of a larger corpus.

@@ -94,6 +94,10 @@ std::string with_unicode_space(std::string expression) {
   return expression;
 }
 
+/// Text that is split at a time; its planes stay in the first-level cache.
+constexpr std::size_t kWindowBytes = 8192;
+constexpr std::size_t kPretokensAtATime = 1024;
+
 constexpr int kFirstStandIn = 0x100;
 
 bool stands_for_itself(int byte) {
@@ -150,13 +154,15 @@ std::string to_nfc(std::string_view text) {
 const char* const kGpt2Split = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 const std::array<PublishedSplit, 4> kPublishedSplits = {{
-    {"GPT-2", kGpt2Split},
-    {"Llama 3", R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
-                R"(|\s*[\r\n]+|\s+(?!\S)|\s+)"},
+    {"GPT-2", kGpt2Split, false, SplitRule::gpt2},
+    {"Llama 3",
+     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+     R"(|\s*[\r\n]+|\s+(?!\S)|\s+)",
+     false, SplitRule::llama3},
     {"Qwen 2 and 3",
      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
      R"(|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     true},
+     true, SplitRule::qwen2},
     {"o200k", R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
               R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
               R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
@@ -173,14 +179,15 @@ const PublishedSplit& published_split(const std::string& name) {
 
 struct SplitPattern::Compiled {
   pcre2_code* code = nullptr;
-  pcre2_match_data* match = nullptr;
-  ~Compiled() {
-    pcre2_match_data_free(match);
-    pcre2_code_free(code);
-  }
+  ~Compiled() { pcre2_code_free(code); }
 };
 
-SplitPattern::SplitPattern(const std::string& expression) : compiled_(std::make_unique<Compiled>()) {
+SplitPattern::SplitPattern(const std::string& expression) {
+  const auto published = std::find_if(kPublishedSplits.begin(), kPublishedSplits.end(),
+                                      [&](const PublishedSplit& split) { return expression == split.expression; });
+  if (published != kPublishedSplits.end()) rule_ = published->rule;
+  if (rule_) return;
+  compiled_ = std::make_unique<Compiled>();
   int problem = 0;
   PCRE2_SIZE offset = 0;
   const std::string unicode = with_unicode_space(expression);
@@ -191,42 +198,73 @@ SplitPattern::SplitPattern(const std::string& expression) : compiled_(std::make_
   }
   // If PCRE2 was built without its just-in-time compiler, the call fails and matching is only slower.
   pcre2_jit_compile(compiled_->code, PCRE2_JIT_COMPLETE);
-  compiled_->match = pcre2_match_data_create(1, nullptr);
-  require(compiled_->match != nullptr, "split pattern: out of memory");
 }
 
 SplitPattern::~SplitPattern() = default;
 SplitPattern::SplitPattern(SplitPattern&&) noexcept = default;
 SplitPattern& SplitPattern::operator=(SplitPattern&&) noexcept = default;
 
-SplitPattern::Range SplitPattern::find(std::string_view text, std::size_t start) const {
-  const int result = pcre2_match(compiled_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), start,
-                                 PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, compiled_->match, nullptr);
-  if (result == PCRE2_ERROR_NOMATCH) return {text.size(), text.size()};
+struct PretokenSplitter::Match {
+  pcre2_match_data* data = pcre2_match_data_create(1, nullptr);
+  ~Match() { pcre2_match_data_free(data); }
+};
+
+PretokenSplitter::PretokenSplitter(const SplitPattern& pattern) : pattern_(pattern) {
+  if (pattern.rule_) {
+    starts_.emplace(*pattern.rule_);
+  } else {
+    match_ = std::make_unique<Match>();
+    require(match_->data != nullptr, "split pattern: out of memory");
+  }
+}
+
+PretokenSplitter::~PretokenSplitter() = default;
+
+/// The end of the first pretoken of a text that is not empty.
+std::size_t PretokenSplitter::end_of_match(std::string_view text) const {
+  const int result = pcre2_match(pattern_.compiled_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), 0,
+                                 PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY, match_->data, nullptr);
+  if (result == PCRE2_ERROR_NOMATCH) return text.size();
   // 0 means that there was no room for the groups; the whole match is stored even then.
   if (result < 0) throw Error(Failure::input, "split pattern: " + pcre2_text(result));
-  const PCRE2_SIZE* range = pcre2_get_ovector_pointer(compiled_->match);
-  return {range[0], range[1]};
+  const PCRE2_SIZE* range = pcre2_get_ovector_pointer(match_->data);
+  return range[0] > 0 ? range[0] : range[1];
 }
 
-std::size_t PretokenSplitter::end_of_pretoken() {
-  if (position_ == valid_end_) valid_end_ = position_ + utf8_prefix(text_.substr(position_));
-  if (position_ == valid_end_) {
-    std::size_t end = position_ + 1;
-    while (end < text_.size() && utf8_character(text_.substr(end)) == 0) ++end;
-    valid_end_ = end;
-    return end;
+std::span<const std::string_view> PretokenSplitter::next_by_rule() {
+  for (std::size_t window = kWindowBytes;; window *= 2) {
+    const auto some = starts_->cut(rest_, window);
+    if (some.empty() && !starts_->reached_end()) continue;
+    if (!some.empty()) rest_.remove_prefix(static_cast<std::size_t>(some.back().end() - rest_.begin()));
+    return some;
   }
-  const auto match = pattern_.find(text_.substr(0, valid_end_), position_);
-  return match.begin > position_ ? match.begin : match.end;
 }
 
-bool PretokenSplitter::next(std::string_view& pretoken) {
-  if (position_ == text_.size()) return false;
-  const std::size_t end = end_of_pretoken();
-  pretoken = text_.substr(position_, end - position_);
-  position_ = end;
-  return true;
+std::span<const std::string_view> PretokenSplitter::next_by_expression() {
+  if (num_valid_ == 0) num_valid_ = utf8_prefix(rest_);
+  pretokens_.clear();
+  while (num_valid_ > 0 && pretokens_.size() < kPretokensAtATime) {
+    const std::size_t size = end_of_match(rest_.substr(0, num_valid_));
+    pretokens_.push_back(rest_.substr(0, size));
+    rest_.remove_prefix(size);
+    num_valid_ -= size;
+  }
+  return pretokens_;
+}
+
+/// The bytes up to the next character.
+std::span<const std::string_view> PretokenSplitter::next_not_utf8() {
+  std::size_t end = 1;
+  while (end < rest_.size() && utf8_character(rest_.substr(end)) == 0) ++end;
+  pretokens_.assign(1, rest_.substr(0, end));
+  rest_.remove_prefix(end);
+  return pretokens_;
+}
+
+std::span<const std::string_view> PretokenSplitter::next() {
+  if (rest_.empty()) return {};
+  const auto some = starts_ ? next_by_rule() : next_by_expression();
+  return some.empty() ? next_not_utf8() : some;
 }
 
 std::string to_visible(std::string_view bytes) {

@@ -7,8 +7,12 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "io/text/pretoken_starts.hpp"
 
 namespace kozero::io {
 
@@ -28,13 +32,15 @@ struct PublishedSplit {
   const char* name;
   const char* expression;
   bool nfc = false;  ///< text is in normalization form C before it is split
+  std::optional<SplitRule> rule = {};
 };
 extern const std::array<PublishedSplit, 4> kPublishedSplits;
 
 /// The split with this name; "": GPT-2's. Throws Error(internal) for an unknown name.
 const PublishedSplit& published_split(const std::string& name);
 
-/// A regular expression (PCRE2, Unicode classes).
+/// The split of a tokenizer: a rule for the published expressions that have one, else a regular expression (PCRE2,
+/// Unicode classes). Several threads may use one.
 class SplitPattern {
  public:
   /// Throws Error(input) with PCRE2's message and the offset of the problem if the expression is malformed.
@@ -43,34 +49,43 @@ class SplitPattern {
   SplitPattern(SplitPattern&&) noexcept;
   SplitPattern& operator=(SplitPattern&&) noexcept;
 
-  /// The first match in well-formed UTF-8 `text` at or after `start`, as [begin, end); end <= begin if there is
-  /// none.
-  struct Range {
-    std::size_t begin, end;
-  };
-  [[nodiscard]] Range find(std::string_view text, std::size_t start) const;
-
  private:
+  friend class PretokenSplitter;
   struct Compiled;
-  std::unique_ptr<Compiled> compiled_;
+  std::optional<SplitRule> rule_;
+  std::unique_ptr<Compiled> compiled_;  ///< null with a rule
 };
 
 /// Cuts text into pretokens, from left to right; byte-level BPE merges only inside a pretoken. Text that the pattern
-/// does not match, and each run of bytes that are not UTF-8, is a pretoken of its own.
-///   PretokenSplitter splitter(pattern, text);  for (std::string_view pretoken; splitter.next(pretoken);) ...
+/// does not match, and each run of bytes that are not UTF-8, is a pretoken of its own. One object serves one thread.
+///   splitter.start(text);  for (auto some = splitter.next(); !some.empty(); some = splitter.next()) ...
 class PretokenSplitter {
  public:
-  PretokenSplitter(const SplitPattern& pattern, std::string_view text) : pattern_(pattern), text_(text) {}
-  /// The next pretoken; false at the end of the text.
-  bool next(std::string_view& pretoken);
+  /// `pattern` outlives the object.
+  explicit PretokenSplitter(const SplitPattern& pattern);
+  ~PretokenSplitter();
+
+  /// `text` stays where it is until the last call of next().
+  void start(std::string_view text) {
+    rest_ = text;
+    num_valid_ = 0;
+  }
+  /// The next pretokens, valid until the next call; none at the end of the text.
+  std::span<const std::string_view> next();
 
  private:
-  std::size_t end_of_pretoken();
+  struct Match;
+  std::span<const std::string_view> next_by_rule();
+  std::span<const std::string_view> next_by_expression();
+  std::span<const std::string_view> next_not_utf8();
+  [[nodiscard]] std::size_t end_of_match(std::string_view text) const;
 
   const SplitPattern& pattern_;
-  std::string_view text_;
-  std::size_t position_ = 0;
-  std::size_t valid_end_ = 0;  ///< [position_, valid_end_) is well-formed UTF-8
+  std::string_view rest_;
+  std::size_t num_valid_ = 0;             ///< bytes of rest_ that are known to be UTF-8, without a rule
+  std::optional<PretokenStarts> starts_;  ///< with a rule
+  std::unique_ptr<Match> match_;          ///< without
+  std::vector<std::string_view> pretokens_;
 };
 
 /// The bytes as visible text in UTF-8, one character per byte, as tokenizer files have them.

@@ -14,6 +14,7 @@
 #include <kozero/core/error.hpp>
 #include "io/posix/file.hpp"
 #include "io/posix/readable.hpp"
+#include "io/text/pretoken_cache.hpp"
 #include "io/text/sentencepiece_tokenizer.hpp"
 
 namespace kozero::io {
@@ -225,36 +226,54 @@ SentencePieceTokenizer::SentencePieceTokenizer(const std::string& path, std::str
 
 SentencePieceTokenizer::~SentencePieceTokenizer() = default;
 
-std::vector<Token> SentencePieceTokenizer::encode(std::string_view text) const {
-  // The library treats a U+2581 in the text as a blank, but first_word does not cut there.
-  if (!word_by_word_ || text.find(kBlank) != std::string_view::npos) return ids_of(*processor_, text);
-  std::size_t end = first_word(text);
-  std::vector<Token> tokens = ids_of(*processor_, text.substr(0, end));
-  while (end < text.size()) {
-    const std::string_view word = text.substr(end, first_word(text.substr(end)));
-    encode_word(word, tokens);
-    end += word.size();
+/// Encodes word by word if the model allows that.
+class SentencePieceTokenizer::WordEncoder : public Encoder {
+ public:
+  explicit WordEncoder(const SentencePieceTokenizer& tokenizer) : its_(tokenizer) {}
+
+  void encode(std::string_view text, std::vector<Token>& out) override {
+    // The library treats a U+2581 in the text as a blank, but first_word does not cut there.
+    const bool by_words = its_.word_by_word_ && text.find(kBlank) == std::string_view::npos;
+    std::size_t end = by_words ? first_word(text) : text.size();
+    append(ids_of(*its_.processor_, text.substr(0, end)), out);
+    while (end < text.size()) {
+      const std::string_view word = text.substr(end, first_word(text.substr(end)));
+      encode_word(word, out);
+      end += word.size();
+    }
   }
-  return tokens;
-}
 
-/// `word` begins with a blank. The library is given the rest, since it puts a blank before any text except an empty
-/// one.
-void SentencePieceTokenizer::encode_word(std::string_view word, std::vector<Token>& tokens) const {
-  if (cache_.find(word, tokens)) return;
-  std::vector<Token> ids = ids_of(*processor_, word.substr(1));
-  if (ids.empty()) ids.push_back(blank_);
-  cache_.keep(word, ids);
-  tokens.insert(tokens.end(), ids.begin(), ids.end());
-}
+  void encode_rest(std::string_view text, std::vector<Token>& out) override {
+    if (!its_.blank_before_text_) return encode(text, out);
+    if (text.starts_with(' ')) return encode(text.substr(1), out);  // the model adds a blank in its place
+    const auto first = std::ssize(out);
+    encode(text, out);
+    if (std::ssize(out) > first && out[static_cast<std::size_t>(first)] == its_.blank_) out.erase(out.begin() + first);
+  }
 
-std::vector<Token> SentencePieceTokenizer::encode_rest(std::string_view text) const {
-  if (!blank_before_text_) return encode(text);
-  if (text.starts_with(' ')) return encode(text.substr(1));  // the model adds a blank in its place
-  auto tokens = encode(text);
-  if (!tokens.empty() && tokens.front() == blank_) tokens.erase(tokens.begin());
-  return tokens;
-}
+ private:
+  static void append(std::span<const Token> ids, std::vector<Token>& out) {
+    out.insert(out.end(), ids.begin(), ids.end());
+  }
+
+  /// `word` begins with a blank. The library is given the rest, since it puts a blank before any text except an empty
+  /// one.
+  void encode_word(std::string_view word, std::vector<Token>& out) {
+    std::array<Token, PretokenCache::kMaxTokens> known;
+    if (const std::size_t size = cache_.find(word, cache_.place_of(word, false), known.data()); size > 0) {
+      return append(std::span(known).first(size), out);
+    }
+    std::vector<Token> ids = ids_of(*its_.processor_, word.substr(1));
+    if (ids.empty()) ids.push_back(its_.blank_);
+    cache_.keep(word, ids);
+    append(ids, out);
+  }
+
+  const SentencePieceTokenizer& its_;
+  PretokenCache cache_;
+};
+
+std::unique_ptr<Encoder> SentencePieceTokenizer::encoder() const { return std::make_unique<WordEncoder>(*this); }
 
 std::string SentencePieceTokenizer::decode(std::span<const Token> tokens) const {
   for (const Token token : tokens) {

@@ -33,8 +33,7 @@ class SentencePieceTokenizer : public Tokenizer {
   SentencePieceTokenizer(const std::string& path, std::string model);
   ~SentencePieceTokenizer() override;
 
-  [[nodiscard]] std::vector<Token> encode(std::string_view text) const override;
-  [[nodiscard]] std::vector<Token> encode_rest(std::string_view text) const override;
+  [[nodiscard]] std::unique_ptr<Encoder> encoder() const override;
   [[nodiscard]] std::string decode(std::span<const Token> tokens) const override;
   [[nodiscard]] int vocab_size() const override;
   [[nodiscard]] std::string name() const override { return "sentencepiece:" + std::to_string(vocab_size()); }
@@ -44,14 +43,13 @@ class SentencePieceTokenizer : public Tokenizer {
   void save(const std::string& path) const override;
 
  private:
-  void encode_word(std::string_view word, std::vector<Token>& tokens) const;
+  class WordEncoder;
 
   std::string model_;  ///< as it was read; save writes it
   std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
   Token blank_;             ///< the id of a single blank, or -1
   bool blank_before_text_;  ///< a text gets a blank before it
   bool word_by_word_;
-  mutable PretokenCache cache_;
 };
 
 }  // namespace kozero::io

@@ -1,12 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// tokenizer.cpp: the choice of a tokenizer, incremental decoding, the byte tokenizer and the cache.
+// tokenizer.cpp: the choice of a tokenizer, incremental decoding, and the byte tokenizer.
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdio>
-#include <cstring>
-#include <functional>
 
 #include <kozero/core/error.hpp>
 #include "io/posix/file.hpp"
@@ -63,7 +61,31 @@ std::string shown(std::string_view character) {
   return std::string(character);
 }
 
+class ByteEncoder : public Encoder {
+ public:
+  void encode(std::string_view text, std::vector<Token>& out) override {
+    for (const char byte : text) out.push_back(static_cast<unsigned char>(byte));
+  }
+};
+
 }  // namespace
+
+Encoder& Tokenizer::own_encoder() const {
+  if (own_encoder_ == nullptr) own_encoder_ = encoder();
+  return *own_encoder_;
+}
+
+std::vector<Token> Tokenizer::encode(std::string_view text) const {
+  std::vector<Token> tokens;
+  own_encoder().encode(text, tokens);
+  return tokens;
+}
+
+std::vector<Token> Tokenizer::encode_rest(std::string_view text) const {
+  std::vector<Token> tokens;
+  own_encoder().encode_rest(text, tokens);
+  return tokens;
+}
 
 std::optional<int> bpe_size(const std::string& spec) {
   if (!spec.starts_with("bpe:")) return std::nullopt;
@@ -80,7 +102,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, const Corpus*
       throw Error(Failure::deck, "data.tokenizer = \"" + spec +
                                      "\" is trained on text: give data.text, or the path of a tokenizer's file");
     }
-    return std::make_unique<BpeTokenizer>(train_bpe(*corpus, *size, published_split(split)));
+    return std::unique_ptr<Tokenizer>(new BpeTokenizer(train_bpe(*corpus, *size, published_split(split))));
   }
   if (!is_there(spec)) refuse(spec);
   return load_tokenizer(spec);
@@ -138,12 +160,7 @@ std::string StreamedText::finish() {
   return rest + readable_.finish();
 }
 
-std::vector<Token> ByteTokenizer::encode(std::string_view text) const {
-  std::vector<Token> tokens;
-  tokens.reserve(text.size());
-  for (const char byte : text) tokens.push_back(static_cast<unsigned char>(byte));
-  return tokens;
-}
+std::unique_ptr<Encoder> ByteTokenizer::encoder() const { return std::make_unique<ByteEncoder>(); }
 
 std::string ByteTokenizer::decode(std::span<const Token> tokens) const {
   std::string text;
@@ -158,27 +175,5 @@ std::string ByteTokenizer::decode(std::span<const Token> tokens) const {
 }
 
 void ByteTokenizer::save(const std::string& path) const { write_whole_file(path, file_text()); }
-
-std::size_t PretokenCache::slot_of(std::string_view pretoken) {
-  return std::hash<std::string_view>{}(pretoken) % kNumSlots;
-}
-
-bool PretokenCache::find(std::string_view pretoken, std::vector<Token>& out) const {
-  if (pretoken.size() > kMaxBytes) return false;
-  const Slot& slot = slots_[slot_of(pretoken)];
-  if (slot.num_bytes != pretoken.size() || std::memcmp(slot.bytes.data(), pretoken.data(), pretoken.size()) != 0)
-    return false;
-  out.insert(out.end(), slot.tokens.begin(), slot.tokens.begin() + slot.num_tokens);
-  return true;
-}
-
-void PretokenCache::keep(std::string_view pretoken, std::span<const Token> tokens) {
-  if (pretoken.empty() || pretoken.size() > kMaxBytes || tokens.size() > kMaxTokens) return;
-  Slot& slot = slots_[slot_of(pretoken)];
-  slot.num_bytes = static_cast<std::uint8_t>(pretoken.size());
-  slot.num_tokens = static_cast<std::uint8_t>(tokens.size());
-  std::copy(pretoken.begin(), pretoken.end(), slot.bytes.begin());
-  std::copy(tokens.begin(), tokens.end(), slot.tokens.begin());
-}
 
 }  // namespace kozero::io

@@ -1,16 +1,15 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// tokenizer.hpp: the tokenizer interface, incremental decoding, the byte tokenizer, and a cache of encoded pretokens.
+// tokenizer.hpp: the tokenizer interface, incremental decoding and the byte tokenizer.
 //    decode(encode(bytes)) == bytes        for every byte sequence, UTF-8 or not
 // This does not hold for tokenizers that change the text: by a normalizer, an added blank or SentencePiece. Each
 // document of a corpus begins with end_of_text(), as in llm.c's shards. Special tokens that are written out in the text
 // become their ids, as the published tokenizers do by default. make_tokenizer makes the tokenizer that a deck names.
-// One object serves one thread.
+// Several threads may use one tokenizer, each with its own encoder().
 #pragma once
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,24 +21,28 @@
 
 namespace kozero::io {
 
-class Tokenizer;
+/// Encodes with a tokenizer, for one thread, and remembers the tokens of words that it has met.
 class Encoder {
  public:
-  explicit Encoder(const Tokenizer& t) : t_(t) {}
-  void encode(std::string_view text, std::vector<Token>& out);
-  void encode_rest(std::string_view text, std::vector<Token>& out);
- private:
-  const Tokenizer& t_;
+  virtual ~Encoder() = default;
+  /// Appends the tokens of the text to `out`.
+  virtual void encode(std::string_view text, std::vector<Token>& out) = 0;
+  /// The same for text that continues earlier text of the same document, cut as DocumentReader cuts: without the blank
+  /// that the tokenizer puts before a text.
+  virtual void encode_rest(std::string_view text, std::vector<Token>& out) { encode(text, out); }
 };
 
 class Tokenizer {
  public:
-  std::unique_ptr<Encoder> encoder() const { return std::make_unique<Encoder>(*this); }
+  Tokenizer() = default;
+  Tokenizer(const Tokenizer&) = delete;
+  Tokenizer& operator=(const Tokenizer&) = delete;
   virtual ~Tokenizer() = default;
-  [[nodiscard]] virtual std::vector<Token> encode(std::string_view text) const = 0;
-  /// The tokens of text that continues earlier text of the same document, cut as DocumentReader cuts: without the blank
-  /// that the tokenizer puts before a text.
-  [[nodiscard]] virtual std::vector<Token> encode_rest(std::string_view text) const { return encode(text); }
+  /// The tokenizer outlives its encoders.
+  [[nodiscard]] virtual std::unique_ptr<Encoder> encoder() const = 0;
+  /// By an encoder that the tokenizer has for this: from one thread at a time.
+  [[nodiscard]] std::vector<Token> encode(std::string_view text) const;
+  [[nodiscard]] std::vector<Token> encode_rest(std::string_view text) const;
   /// Throws Error(input) for an id outside [0, vocab_size()).
   [[nodiscard]] virtual std::string decode(std::span<const Token> tokens) const = 0;
   [[nodiscard]] virtual int vocab_size() const = 0;
@@ -53,11 +56,13 @@ class Tokenizer {
   [[nodiscard]] virtual std::string file_name() const { return "tokenizer.json"; }
   /// Writes a file that make_tokenizer reads. Throws Error(write).
   virtual void save(const std::string& path) const = 0;
+
+ private:
+  Encoder& own_encoder() const;
+
+  mutable std::unique_ptr<Encoder> own_encoder_;  ///< made at its first use
 };
 
-inline std::mutex temporary_mutex;
-inline void Encoder::encode(std::string_view text, std::vector<Token>& out) { const std::lock_guard l(temporary_mutex); auto t = t_.encode(text); out.insert(out.end(), t.begin(), t.end()); }
-inline void Encoder::encode_rest(std::string_view text, std::vector<Token>& out) { const std::lock_guard l(temporary_mutex); auto t = t_.encode_rest(text); out.insert(out.end(), t.begin(), t.end()); }
 /// N of "bpe:N"; nothing if the spec has another form. Throws Error(deck) with the accepted set.
 std::optional<int> bpe_size(const std::string& spec);
 
@@ -111,7 +116,7 @@ class StreamedText {
 /// are separated without a 257th id. A byte 0 in the input still round-trips.
 class ByteTokenizer : public Tokenizer {
  public:
-  [[nodiscard]] std::vector<Token> encode(std::string_view text) const override;
+  [[nodiscard]] std::unique_ptr<Encoder> encoder() const override;
   [[nodiscard]] std::string decode(std::span<const Token> tokens) const override;
   [[nodiscard]] int vocab_size() const override { return 256; }
   [[nodiscard]] std::string name() const override { return "bytes"; }
@@ -121,34 +126,6 @@ class ByteTokenizer : public Tokenizer {
   static std::string file_text() { return "{\"kozero_tokenizer\": \"bytes\"}\n"; }
   /// The same tokenizer as a Hugging Face tokenizer.json: byte-level BPE of the 256 byte characters without a merge.
   static std::string hugging_face_text();
-};
-
-/// The tokens of earlier pretokens: words repeat, so most pretokens need no merging. The table has a fixed number of
-/// slots of one cache line, 4 MiB in all. Each slot has the last short pretoken that was assigned to it.
-class PretokenCache {
- public:
-  PretokenCache() : slots_(kNumSlots) {}
-
-  /// Appends the pretoken's tokens to `out` and returns true if they are known.
-  bool find(std::string_view pretoken, std::vector<Token>& out) const;
-  /// Remembers the tokens of a pretoken that is short enough.
-  void keep(std::string_view pretoken, std::span<const Token> tokens);
-
- private:
-  static constexpr std::size_t kNumSlots = std::size_t{1} << 16;
-  static constexpr std::size_t kMaxBytes = 22;
-  static constexpr std::size_t kMaxTokens = 10;
-  struct Slot {
-    std::uint8_t num_bytes = 0;  // 0: empty
-    std::uint8_t num_tokens = 0;
-    std::array<char, kMaxBytes> bytes{};
-    std::array<Token, kMaxTokens> tokens{};
-  };
-  static_assert(sizeof(Slot) == 64);
-
-  [[nodiscard]] static std::size_t slot_of(std::string_view pretoken);
-
-  std::vector<Slot> slots_;
 };
 
 }  // namespace kozero::io

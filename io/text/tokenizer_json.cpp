@@ -16,7 +16,7 @@ namespace kozero::io {
 
 namespace {
 
-constexpr std::int64_t kMaxIds = 1 << 20;
+constexpr std::int64_t kMaxIds = MergeRules::kMaxIds;
 
 [[noreturn]] void refuse(const std::string& path, const std::string& reason) {
   throw Error(Failure::input, path + ": " + reason);
@@ -41,6 +41,7 @@ std::pair<std::string, std::string> parts_of(const nlohmann::json& merge) {
 
 std::vector<MergeRule> read_merges(const std::string& path, const nlohmann::json& merges, const BpeVocabulary& known) {
   std::vector<MergeRule> rules;
+  if (merges.size() >= MergeRules::kMaxRules) refuse(path, "model.merges has 2^24 merges or more");
   rules.reserve(merges.size());
   std::set<std::pair<Token, Token>> seen;
   for (const auto& merge : merges) {

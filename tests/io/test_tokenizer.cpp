@@ -1,20 +1,17 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_tokenizer.cpp: byte-level BPE: learning, encoding, decoding, its files; the byte tokenizer.
+// test_tokenizer.cpp: byte-level BPE: encoding, decoding, its files; the byte tokenizer.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <chrono>
 #include <iostream>
-#include <numeric>
 #include <random>
-#include <set>
 
 #include <nlohmann/json.hpp>
 
 #include <support/scratch_folder.hpp>
 #include <support/thrown.hpp>
-#include "io/text/bpe_merges.hpp"
 #include "io/text/bpe_tokenizer.hpp"
 #include "io/text/tokenizer.hpp"
 
@@ -100,29 +97,6 @@ class OneText final : public Corpus {
 
 BpeTokenizer trained(int vocab) { return train_bpe(OneText(words(200000, 1)), vocab, published_split("")); }
 
-/// Merging by the definition: repeatedly applies the present merge with the lowest rank, from left to right.
-std::vector<Token> merged_naively(const std::string& pretoken, const std::vector<Merge>& merges) {
-  std::vector<Token> tokens;
-  for (const char byte : pretoken) tokens.push_back(static_cast<unsigned char>(byte));
-  for (std::size_t rank = 0; rank < merges.size(); ++rank) {
-    for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
-      if (tokens[i] != merges[rank].first || tokens[i + 1] != merges[rank].second) continue;
-      tokens[i] = static_cast<Token>(256 + rank);
-      tokens.erase(tokens.begin() + static_cast<std::ptrdiff_t>(i) + 1);
-    }
-  }
-  return tokens;
-}
-
-/// The rules of learned merges: merge r makes id 256 + r.
-MergeRules rules_of(const std::vector<Merge>& merges) {
-  ByteIds bytes{};
-  std::iota(bytes.begin(), bytes.end(), 0);
-  std::vector<MergeRule> rules;
-  for (const auto& [left, right] : merges) rules.push_back({left, right, static_cast<Token>(256 + rules.size())});
-  return MergeRules(bytes, rules);
-}
-
 }  // namespace
 
 TEST_CASE("every byte sequence round-trips through both tokenizers") {
@@ -148,47 +122,6 @@ TEST_CASE("byte-pair encoding shortens what it was trained on") {
   CHECK(static_cast<double>(text.size()) / static_cast<double>(tokens.size()) > 1.5);
   CHECK(bpe.encode("a<|endoftext|>b") == std::vector<Token>{'a', bpe.end_of_text(), 'b'});
   CHECK(bpe.decode(std::vector<Token>{bpe.end_of_text()}) == "<|endoftext|>");
-}
-
-TEST_CASE("merges are learned by count, ties by the smaller ids") {
-  const auto merges = learn_merges({{"abab", 3}, {"cd", 6}, {"x", 99}, {"yz", 1}}, 10);
-  REQUIRE(merges.size() == 3);  // ab and cd occur 6 times, then (ab)(ab) 3 times; yz only once
-  CHECK(merges[0] == Merge{'a', 'b'});
-  CHECK(merges[1] == Merge{'c', 'd'});
-  CHECK(merges[2] == Merge{256, 256});
-}
-
-TEST_CASE("a vocabulary never holds a token twice") {
-  std::mt19937 random(13);
-  PretokenCounts pretokens;  // of two letters and runs, for which several merges most likely make one token
-  for (int i = 0; i < 3000; ++i) {
-    std::string pretoken;
-    for (unsigned n = 1 + random() % 14; n > 0; --n) pretoken.append(1 + random() % 3, random() % 2 == 0 ? 'a' : 'b');
-    ++pretokens[pretoken];
-  }
-  const BpeTokenizer bpe(learn_merges(pretokens, 3000), published_split(""));
-  CHECK(bpe.vocab_size() > 900);
-  std::set<std::string> seen;
-  for (Token id = 0; id < bpe.vocab_size(); ++id) CHECK(seen.insert(bpe.decode(std::vector<Token>{id})).second);
-}
-
-TEST_CASE("the heap merges as the definition does") {
-  std::mt19937 random(11);
-  PretokenCounts pretokens;
-  for (int i = 0; i < 400; ++i) {
-    std::string pretoken;
-    for (unsigned n = 1 + random() % 9; n > 0; --n) pretoken.push_back(static_cast<char>('a' + random() % 3));
-    ++pretokens[pretoken];
-  }
-  const auto merges = learn_merges(pretokens, 60);
-  const MergeRules rules = rules_of(merges);
-  for (int i = 0; i < 300; ++i) {
-    std::string pretoken;
-    for (unsigned n = random() % 30; n > 0; --n) pretoken.push_back(static_cast<char>('a' + random() % 3));
-    std::vector<Token> tokens;
-    rules.apply(pretoken, tokens);
-    REQUIRE(tokens == merged_naively(pretoken, merges));
-  }
 }
 
 TEST_CASE("a saved tokenizer is read back equal, and is a Hugging Face tokenizer.json") {
@@ -278,15 +211,6 @@ TEST_CASE("a tokenizer's spec and files are refused with the accepted set") {
     CHECK_THAT(error.text, ContainsSubstring(path) && ContainsSubstring(reason));
   }
   CHECK(thrown_by([] { (void)make_tokenizer("bytes")->decode(std::vector<Token>{256}); }).status == 3);
-}
-
-TEST_CASE("the work of merging grows with the text, not with its square") {
-  const auto merges = learn_merges({{std::string(4096, 'a'), 2}, {"abab", 3}}, 40);
-  const MergeRules rules = rules_of(merges);
-  for (const std::string& text : {std::string(1 << 20, 'a'), std::string((1 << 20) - 1, 'a') + "b"}) {
-    std::vector<Token> tokens;
-    CHECK(rules.apply(text, tokens) <= std::int64_t{3} << 20);
-  }
 }
 
 TEST_CASE("encoding time grows with the text, not with its square") {

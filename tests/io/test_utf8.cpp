@@ -1,17 +1,14 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_utf8.cpp: well-formed and ill-formed UTF-8, and how text is split into pretokens.
+// test_utf8.cpp: well-formed and ill-formed UTF-8, and GPT-2's byte alphabet.
 #include <catch2/catch_test_macros.hpp>
 
 #include <string>
 
-#include <support/thrown.hpp>
 #include "io/posix/readable.hpp"
 #include "io/text/pretokenizer.hpp"
 
 namespace kozero::io {
-
-using namespace tests;
 
 namespace {
 
@@ -21,14 +18,6 @@ std::string encoded(unsigned code) {
   if (code < 0x800) return {static_cast<char>(0xC0U | (code >> 6U)), tail(0)};
   if (code < 0x10000) return {static_cast<char>(0xE0U | (code >> 12U)), tail(6), tail(0)};
   return {static_cast<char>(0xF0U | (code >> 18U)), tail(12), tail(6), tail(0)};
-}
-
-std::vector<std::string> pretokens(const std::string& text) {
-  const SplitPattern pattern(kGpt2Split);
-  PretokenSplitter splitter(pattern, text);
-  std::vector<std::string> found;
-  for (std::string_view piece; splitter.next(piece);) found.emplace_back(piece);
-  return found;
 }
 
 }  // namespace
@@ -66,20 +55,6 @@ TEST_CASE("any bytes are printable as well-formed text without control character
   CHECK(printable("\xE4\xBD") == replaced);
   CHECK(printable("\xF0\x9F\x98(") == replaced + "(");
   CHECK(printable("\xE0\x80\x80") == replaced + replaced + replaced);
-}
-
-TEST_CASE("text is split as GPT-2 splits it") {
-  CHECK(pretokens("Hello world, it's 42!\n\n  x") ==
-        std::vector<std::string>{"Hello", " world", ",", " it", "'s", " 42", "!", "\n\n ", " x"});
-  CHECK(pretokens("a  ") == std::vector<std::string>{"a", "  "});
-  CHECK(pretokens("\xC3\xA9t\xC3\xA9\xFF\xFE ok") == std::vector<std::string>{"\xC3\xA9t\xC3\xA9", "\xFF\xFE", " ok"});
-  CHECK(pretokens("").empty());
-}
-
-TEST_CASE("a malformed split pattern is named") {
-  const auto error = thrown_by([] { SplitPattern("a(b"); });
-  CHECK(error.status == 3);
-  CHECK(error.text == "split pattern: missing closing parenthesis at offset 3");
 }
 
 TEST_CASE("GPT-2's byte alphabet is a bijection") {
