@@ -5,6 +5,7 @@
 # install_packages.sh: installs what is missing on a Debian machine; called by kozero.sh.
 #   install_packages.sh tools                        compiler, CMake, Ninja, pkg-config
 #   install_packages.sh gnuplot                      what `kozero plot` and `report` draw with
+#   install_packages.sh cluster                      what tests/cluster makes hosts with, in a container too
 #   install_packages.sh missing missing.txt PRESET   what CMake did not find (see cmake/Dependencies.cmake), Kokkos too
 # It says first what it is about to install. With KOZERO_NO_INSTALL=1, or without the right to install, it names the
 # packages and the Spack way instead, and fails.
@@ -169,7 +170,8 @@ install_missing() {
 case ${1:-} in
   tools) install_tools ;;
   gnuplot) apt_install gnuplot-nox ;;
+  cluster) apt_install iproute2 util-linux procps ;;
   style) install_style_checkers ;;
   missing) install_missing "$2" "$3" ;;
-  *) die "install_packages.sh: '${1:-}' is not one of: tools, gnuplot, style, missing" ;;
+  *) die "install_packages.sh: '${1:-}' is not one of: tools, gnuplot, cluster, style, missing" ;;
 esac

@@ -188,6 +188,7 @@ std::string to_json_line(const StepMetrics& metrics) {
   line["time"] = metrics.time;
   line["epoch"] = metrics.epoch;
   line["bytes_across_groups"] = metrics.bytes_across_groups;
+  line["calls"] = object_of(metrics.calls);
   return line.dump();
 }
 

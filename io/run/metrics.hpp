@@ -40,6 +40,7 @@ struct StepMetrics {
   double time = 0.0;                     ///< seconds since 1970-01-01 00:00 UTC, at the step's end
   double epoch = 0.0;                    ///< passes over the training data, this step included
   std::int64_t bytes_across_groups = 0;  ///< the part of bytes_sent to other groups of zero.shard_group
+  std::map<std::string, std::int64_t> calls;
 };
 
 /// The object's line, without the line's end.

@@ -45,7 +45,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr int kPreempted = static_cast<int>(Failure::preempted);
 constexpr int kInterrupted = 128 + SIGINT;
 constexpr double kStart = 0.5;  // seconds of a case beside its steps, for the time left
 constexpr const char* kForRanks = "{ranks}";
@@ -300,7 +299,7 @@ void Sweep::run_case(std::size_t i, std::size_t left, StopSignals& signals) {
   const SweepCase& one = cases_[i];
   const std::string name = fmt::format("[{}/{}] {}", i + 1, cases_.size(), one.title(matrix_));
   constexpr double kPatience = 60.0;
-  const FolderLock lock(one.folder, FolderLock::For::child_too, kPatience, one.folder,
+  const FolderLock lock(one.folder, FolderLock::For::child_too, kPatience, one.folder, signals,
                         [&] { log_.say(name + ": waits for the end of its process of an earlier sweep"); });
   records_[i] = record_of(one);  // another task of a job array may have run it
   if (!is_due(i)) return;
@@ -343,7 +342,7 @@ void Sweep::run() {
   std::optional<FolderLock> lock;
   if (!list.empty()) {
     lock.emplace(matrix_.dir, FolderLock::For::this_process, order_.number > 0 ? kTasksStart : 0.0,
-                 "sweep.dir = \"" + matrix_.dir + "\"");
+                 "sweep.dir = \"" + matrix_.dir + "\"", signals);
     before_ = read_sweep(matrix_, cases_);
     prepare_folder();
     if (order_.number > 0) lock.reset();

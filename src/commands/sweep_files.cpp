@@ -6,10 +6,13 @@
 #include <filesystem>
 #include <set>
 
+#include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/host.hpp>
 #include <kozero/run/provenance.hpp>
 #include "io/posix/file.hpp"
+#include "io/posix/readable.hpp"
+#include "io/posix/system_resources.hpp"
 #include "io/run/run_status.hpp"
 #include "src/commands/sweep_files.hpp"
 
@@ -32,6 +35,7 @@ Json program_json() {
   json["host"] = io::host_name();
   json["processor"] = cpu_name();
   json["cores"] = std::ssize(cores_of(allowed_cpus()));
+  if (kHostIsDevice) json["free_memory"] = io::readable_bytes(io::available_memory());
   return json;
 }
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // sweep_process.cpp: fork and exec of a case, the wait for its end or for signals, and flock(2) on folders.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -13,9 +14,9 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
-#include <thread>
 
 #include <kozero/core/error.hpp>
+#include <kozero/run/stop_signals.hpp>
 #include "io/posix/file.hpp"
 #include "src/commands/sweep_process.hpp"
 
@@ -25,7 +26,6 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kPause = std::chrono::milliseconds(100);
 constexpr const char* kStatusVariable = "KOZERO_STATUS_FILE=";
 constexpr int kNotStarted = 127;  // the status by which shells report a program that is not there
 
@@ -97,7 +97,7 @@ int number_in(const std::string& path, int otherwise) {
 }  // namespace
 
 FolderLock::FolderLock(const std::string& folder, For whom, double patience_s, const std::string& who,
-                       const std::function<void()>& waits) {
+                       StopSignals& signals, const std::function<void()>& waits) {
   std::error_code problem;
   fs::create_directories(folder, problem);
   if (problem) throw Error(Failure::write, folder + ": cannot create: " + problem.message());
@@ -112,7 +112,10 @@ FolderLock::FolderLock(const std::string& folder, For whom, double patience_s, c
     }
     if (!told) waits();
     told = true;
-    std::this_thread::sleep_for(kPause);
+    if (signals.wait() == 0) continue;
+    ::close(opened_);
+    throw Error(Failure::preempted, fmt::format("{}: stopped by {} while another sweep is at work there", who,
+                                                run::signal_name(signals.first())));
   }
 }
 

@@ -12,23 +12,6 @@
 
 namespace kozero::commands {
 
-/// flock(2) on a folder. On a file system without locks, it is not held.
-class FolderLock {
- public:
-  enum class For { this_process, child_too };
-
-  /// Makes the folder if it does not exist. Waits for another holder, calling `waits` once; throws Error(deck), which
-  /// `who` begins, if it still holds after `patience_s` seconds. Throws Error(write) if the folder cannot be made.
-  FolderLock(const std::string& folder, For whom, double patience_s, const std::string& who,
-             const std::function<void()>& waits = {});
-  ~FolderLock();
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
-
- private:
-  int opened_ = -1;
-};
-
 /// SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2, which this process blocks from construction on, unless they were
 /// ignored when it began (nohup). Construct it before threads start.
 class StopSignals {
@@ -46,6 +29,24 @@ class StopSignals {
   sigset_t set_{};
   int first_ = 0;
   bool urgent_ = false;
+};
+
+/// flock(2) on a folder. On a file system without locks, it is not held.
+class FolderLock {
+ public:
+  enum class For { this_process, child_too };
+
+  /// Makes the folder if it does not exist. Waits for another holder, calling `waits` once; throws Error(deck), which
+  /// `who` begins, if it still holds after `patience_s` seconds, and Error(preempted) if a signal comes. Throws
+  /// Error(write) if the folder cannot be made.
+  FolderLock(const std::string& folder, For whom, double patience_s, const std::string& who, StopSignals& signals,
+             const std::function<void()>& waits = {});
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int opened_ = -1;
 };
 
 /// How a case's process ended.

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <termios.h>
 #include <unistd.h>
 #include <algorithm>
@@ -53,20 +54,18 @@ class Progress {
     double step, loss;  ///< means over `steps_in_point_` steps
   };
 
-  /// Reads the rows that came since the last call. A file that became shorter is read anew: the run was resumed.
-  void look(const std::string& path) {
-    if (!io::is_there(path)) return;
+  /// Reads the rows that came since the last call. Another file, or one that became shorter, is read anew: the run was
+  /// resumed. Returns whether it is.
+  bool look(const std::string& path) {
+    if (!io::is_there(path)) return false;
     const io::FileDescriptor file(path, io::FileDescriptor::Use::read);
-    if (file.size() < read_) *this = Progress();
-    std::string bytes(static_cast<std::size_t>(std::min(file.size() - read_, kMostAtOnce)), '\0');
-    for (; !bytes.empty(); bytes.resize(static_cast<std::size_t>(std::min(file.size() - read_, kMostAtOnce)))) {
-      bytes.resize(static_cast<std::size_t>(file.read_up_to(bytes, read_)));
-      const std::size_t end = bytes.rfind('\n');
-      if (end == std::string::npos) return;  // an incomplete line
-      std::string_view rest = std::string_view(bytes).substr(0, end + 1);
-      read_ += static_cast<std::int64_t>(rest.size());
-      for (; !rest.empty(); rest.remove_prefix(rest.find('\n') + 1)) take(rest.substr(0, rest.find('\n')));
-    }
+    struct stat now {};
+    ::fstat(file.number(), &now);
+    const bool is_other = now.st_ino != inode_ || file.size() < read_;
+    if (is_other) *this = Progress();
+    inode_ = now.st_ino;
+    read_rows(file);
+    return is_other;
   }
 
   [[nodiscard]] std::int64_t step() const { return step_; }
@@ -80,6 +79,18 @@ class Progress {
 
  private:
   static constexpr std::int64_t kMostAtOnce = std::int64_t{16} << 20;
+
+  void read_rows(const io::FileDescriptor& file) {
+    std::string bytes(static_cast<std::size_t>(std::min(file.size() - read_, kMostAtOnce)), '\0');
+    for (; !bytes.empty(); bytes.resize(static_cast<std::size_t>(std::min(file.size() - read_, kMostAtOnce)))) {
+      bytes.resize(static_cast<std::size_t>(file.read_up_to(bytes, read_)));
+      const std::size_t end = bytes.rfind('\n');
+      if (end == std::string::npos) return;  // an incomplete line
+      std::string_view rest = std::string_view(bytes).substr(0, end + 1);
+      read_ += static_cast<std::int64_t>(rest.size());
+      for (; !rest.empty(); rest.remove_prefix(rest.find('\n') + 1)) take(rest.substr(0, rest.find('\n')));
+    }
+  }
 
   void take(std::string_view line) {
     std::array<double, kKeys.size()> values{};
@@ -114,6 +125,7 @@ class Progress {
     steps_in_point_ *= 2;
   }
 
+  ino_t inode_ = 0;
   std::int64_t read_ = 0, step_ = 0, val_step_ = 0;
   std::array<double, kKeys.size()> newest_{};
   std::string row_;
@@ -187,16 +199,10 @@ std::string ranks_line(const std::string& folder, const std::string& state) {
 
 class Watch {
  public:
-  explicit Watch(std::string folder) : folder_(std::move(folder)) {
-    try {
-      steps_ = io::read_deck(folder_ + "/" + io::kDeckFile).run.steps;
-    } catch (const Error&) {  // it may be a deck of another version, or not there yet
-      steps_ = 0;
-    }
-  }
+  explicit Watch(std::string folder) : folder_(std::move(folder)) { read_deck(); }
 
   [[nodiscard]] std::vector<std::string> screen(int width) {
-    progress_.look(folder_ + "/" + io::kMetricsFile);
+    if (progress_.look(folder_ + "/" + io::kMetricsFile)) read_deck();  // a resume may give more steps
     const io::RunStatus status = io::status_of_run(folder_);
     std::vector<std::string> lines = {fmt::format("{}: {}", folder_, state_text(status))};
     const std::int64_t step = progress_.step();
@@ -221,6 +227,14 @@ class Watch {
   }
 
  private:
+  void read_deck() {
+    try {
+      steps_ = io::read_deck(folder_ + "/" + io::kDeckFile).run.steps;
+    } catch (const Error&) {  // it may be a deck of another version, or not there yet
+      steps_ = 0;
+    }
+  }
+
   [[nodiscard]] static std::string state_text(const io::RunStatus& status) {
     if (status.state.empty()) return "no status";
     return status.state + (status.why.empty() ? "" : ": " + status.why);

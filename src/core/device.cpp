@@ -12,9 +12,14 @@
 
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/core/events.hpp>
 #include <kozero/core/views.hpp>
 
 namespace kozero {
+
+Region::Region(const char* name) { Kokkos::Profiling::pushRegion(name); }
+
+Region::~Region() { Kokkos::Profiling::popRegion(); }
 
 double published_peak(const std::string& name, bool sixteen_bits) {
   struct Peak {

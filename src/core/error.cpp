@@ -202,7 +202,7 @@ void report_failure(int status, const std::string& line) {
 }
 
 std::string failure_line(int rank, int status, const std::string& what) {
-  const bool error = status != static_cast<int>(Failure::preempted);
+  const bool error = status != kPreempted;
   return "[rank " + std::to_string(rank) + "] " + (error ? "error: " : "") + escaped(what);
 }
 

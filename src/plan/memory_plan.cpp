@@ -194,9 +194,12 @@ BytesSent bytes_sent(const train::Settings& settings, const ParameterTable& tabl
   const std::int64_t groups = num_ranks / group;
   const std::int64_t to_replicas = (groups - 1) * updated.elements * 4 / num_ranks;
   const std::int64_t reduced_across = reduced * (groups - 1) / groups;
-  return {.all = reduced / num_ranks * (num_ranks - 1) + gathered_bytes / group * (group - 1) + to_replicas,
+  const std::int64_t gathered = gathered_bytes / group * (group - 1);
+  return {.all = reduced / num_ranks * (num_ranks - 1) + gathered + to_replicas,
           .across = reduced_across + to_replicas,
-          .calls = times * reductions + gathers.calls};
+          .gathered = gathered,
+          .calls = times * reductions + gathers.calls,
+          .gathers = gathers.calls};
 }
 
 MemoryPlan memory_plan(const train::Settings& settings, const std::string& backend, int num_ranks) {

@@ -9,6 +9,7 @@
 
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/plan/network_delay.hpp>
 #include <kozero/plan/step_time.hpp>
 #include "kernels/matmul/matmul.hpp"
 
@@ -180,6 +181,19 @@ std::string StepTime::limit() const {
   return std::ranges::max_element(parts)->second;
 }
 
+NetworkDelay network_delay(const Exchange& exchange, double gbit, double latency_us) {
+  const double per_byte = gbit > 0.0 ? 8e-9 / gbit : 0.0, per_call = 1e-6 * latency_us;
+  const double reduce_s = exchange.reduced * per_byte + exchange.reductions * per_call;
+  const double gather_s = exchange.gathered * per_byte + exchange.gathers * per_call;
+  const double delay = std::max(reduce_s + gather_s - exchange.sent_s, 0.0);
+  if (delay == 0.0) return {};
+  const bool gathers_early = exchange.stage == 3 && exchange.prefetches;
+  const double hidable = (exchange.overlap ? reduce_s : 0.0) + (gathers_early ? gather_s : 0.0);
+  const double beside = gathers_early ? exchange.passes_s : 2.0 / 3.0 * exchange.passes_s;
+  const double hidden = std::min(delay * hidable / (reduce_s + gather_s), beside);
+  return {delay - hidden, hidden};
+}
+
 StepTime step_time(const train::Settings& settings, const MemoryPlan& plan, const Rates& rates) {
   const model::Config& config = settings.model;
   const auto stored = static_cast<double>(parameter_bytes(settings.precision).stored);
@@ -233,16 +247,23 @@ StepTime step_time(const train::Settings& settings, const MemoryPlan& plan, cons
   const double read = settings.offload.parameters == MemorySource::Kind::host
                           ? 2.0 * settings.batch.micro_steps * stored * parameters / plan.ranks_per_group / rates.bus
                           : 0.0;
-  // A simulated network (ThrottledCommunicator) delays the end of each collective and leaves the cores to products.
-  const distributed::CommunicatorOptions& comm = settings.comm;
-  const double per_byte = comm.throttle_gbit > 0.0 ? 8.0 / (1e9 * comm.throttle_gbit) : 0.0;
-  const double simulated = plan.num_ranks == 1 ? 0.0
-                                               : static_cast<double>(plan.sent.all) * per_byte +
-                                                     static_cast<double>(plan.sent.calls) * 1e-6 * comm.latency_us;
-  const double delay = std::max(simulated - sent, 0.0);
-  const double hidable = (rates.overlaps ? sent + read : 0.0) + (settings.zero.overlap ? delay : 0.0);
-  time.hidden = std::min(hidable, 2.0 / 3.0 * time.products);
-  time.communication = sent + read + delay - time.hidden;
+  time.hidden = std::min(rates.overlaps ? sent + read : 0.0, 2.0 / 3.0 * time.products);
+  time.communication = sent + read - time.hidden;
+  if (plan.num_ranks > 1) {  // a simulated network
+    const BytesSent& bytes = plan.sent;
+    const NetworkDelay delay = network_delay({.stage = settings.zero.stage,
+                                              .overlap = settings.zero.overlap,
+                                              .prefetches = settings.zero.prefetch_units > 0,
+                                              .reduced = static_cast<double>(bytes.all - bytes.gathered),
+                                              .gathered = static_cast<double>(bytes.gathered),
+                                              .reductions = static_cast<double>(bytes.calls - bytes.gathers),
+                                              .gathers = static_cast<double>(bytes.gathers),
+                                              .sent_s = sent,
+                                              .passes_s = time.products + time.streams - time.hidden},
+                                             settings.comm.throttle_gbit, settings.comm.latency_us);
+    time.communication += delay.exposed;
+    time.hidden += delay.hidden;
+  }
   // Written state goes to the disk while the next step computes.
   const double one_way = static_cast<double>(plan.of(Memory::disk)) / rates.disk;
   time.disk = 2.0 * one_way - std::min(one_way, time.products);

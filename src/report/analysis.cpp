@@ -11,6 +11,8 @@
 #include <set>
 
 #include <kozero/core/error.hpp>
+#include <kozero/plan/network_delay.hpp>
+#include "io/posix/readable.hpp"
 #include "src/report/analysis.hpp"
 #include "src/report/verdict.hpp"
 
@@ -34,6 +36,13 @@ bool has_values(const Case& one, const Values& values) {
                      [&](const auto& wanted) { return one.value(wanted.first) == wanted.second; });
 }
 
+/// The first measured case with these values; nullptr: none.
+const Case* measured_case(const Study& study, const Values& values) {
+  const auto found = std::find_if(study.cases.begin(), study.cases.end(),
+                                  [&](const Case& one) { return one.is_measured() && has_values(one, values); });
+  return found == study.cases.end() ? nullptr : &*found;
+}
+
 /// A case that has not run: from the measured one without a limit.
 Measured predicted(const Study& study, Values values) {
   const auto planned = std::find_if(study.cases.begin(), study.cases.end(),
@@ -42,12 +51,10 @@ Measured predicted(const Study& study, Values values) {
   const auto link = values.find(kLink);
   const double gbit = link == values.end() ? std::numeric_limits<double>::infinity() : gbit_of(link->second);
   if (link != values.end()) link->second = "0";
-  for (const Case& one : study.cases) {
-    if (!std::isfinite(gbit) || !one.is_measured() || !has_values(one, values)) continue;
-    const double step_s = predicted_step_s(one.run, gbit);
-    return {one.run.tokens_per_s * one.run.step_s / step_s, step_s, kNone, 0.0, 0, true};
-  }
-  return {};
+  const Case* const one = std::isfinite(gbit) ? measured_case(study, values) : nullptr;
+  if (one == nullptr) return {};
+  const double step_s = predicted_step_s(one->run, gbit);
+  return {one->run.tokens_per_s * one->run.step_s / step_s, step_s, kNone, 0.0, 0, true};
 }
 
 const Axis* compared_axis(const Study& study) {
@@ -122,30 +129,33 @@ std::vector<Map> maps_of(const Study& study) {
   return maps;
 }
 
-/// The rate at which the predicted step is kSlowedDown times as long, by bisection of its logarithm.
-double predicted_limit(const RunData& run) {
+/// The rate at which the ratio of predicted steps falls to kSlowedDown, by bisection of the rate's logarithm.
+template <class Ratio>
+double predicted_limit(const Ratio& ratio) {
   double low = 1e-6, high = 1e6;
-  const double limit = kSlowedDown * run.step_s;
-  if (!(predicted_step_s(run, low) > limit)) return kNone;
+  if (!(ratio(low) > kSlowedDown && ratio(high) <= kSlowedDown)) return kNone;
   for (int i = 0; i < 100; ++i) {
     const double middle = std::sqrt(low * high);
-    (predicted_step_s(run, middle) > limit ? low : high) = middle;
+    (ratio(middle) > kSlowedDown ? low : high) = middle;
   }
   return high;
 }
 
-SlowLinks slow_links_of(const Study& study, const Map& map, std::size_t row) {
-  SlowLinks result{label_of(map.rows->key, map.rows->values[row]), map.where, kNone, kNone, kNone, 0.0, {}};
-  const Measured& free = map.cells[row].back();
-  if (std::isfinite(gbit_of(map.columns.back())) || free.runs == 0) return result;
+/// `other`: the row to compare with; -1: this row without a limit, the last column.
+SlowLinks slow_links_of(const Study& study, const Map& map, int of_row, int other) {
+  const auto name = [&](std::size_t which) { return label_of(map.rows->key, map.rows->values[which]); };
+  const auto row = static_cast<std::size_t>(of_row), against = static_cast<std::size_t>(std::max(other, 0));
+  SlowLinks result{name(row), other < 0 ? "" : name(against), map.where, kNone, kNone, kNone, 0.0, {}};
+  if (std::isfinite(gbit_of(map.columns.back()))) return result;
   double slower_gbit = kNone, slower_ratio = kNone;
   for (std::size_t i = 0; i + 1 < map.columns.size(); ++i) {
     const Measured& cell = map.cells[row][i];
-    if (cell.runs == 0) continue;
-    const double gbit = gbit_of(map.columns[i]), ratio = cell.step_s / free.step_s;
+    const Measured& base = other < 0 ? map.cells[row].back() : map.cells[against][i];
+    if (cell.runs == 0 || base.runs == 0) continue;
+    const double gbit = gbit_of(map.columns[i]), ratio = cell.step_s / base.step_s;
     if (std::isnan(result.slowest_gbit)) {
       result.slowest_gbit = gbit;
-      result.loss_there = 1.0 - cell.rate / free.rate;
+      result.loss_there = 1.0 - cell.rate / base.rate;
     }
     if (slower_ratio > kSlowedDown && ratio <= kSlowedDown) {  // log ratio is linear in log gbit
       const double part = std::log(slower_ratio / kSlowedDown) / std::log(slower_ratio / ratio);
@@ -155,20 +165,41 @@ SlowLinks slow_links_of(const Study& study, const Map& map, std::size_t row) {
     slower_ratio = ratio;
   }
   Values values = map.where;
-  values[map.rows->key] = map.rows->values[row];
   values[map.column_key] = map.columns.back();
-  for (const Case& one : study.cases) {
-    if (!one.is_measured() || !has_values(one, values)) continue;
-    result.predicted_gbit = predicted_limit(one.run);
-    constexpr int kPoints = 24;
-    const double slowest = gbit_of(map.columns.front()), span = gbit_of(map.columns[map.columns.size() - 2]) / slowest;
-    for (int i = 0; i <= kPoints; ++i) {
-      const double gbit = slowest * std::pow(span, static_cast<double>(i) / kPoints);
-      result.predicted.push_back({gbit, one.run.tokens_per_s * one.run.step_s / predicted_step_s(one.run, gbit)});
-    }
-    break;
+  values[map.rows->key] = map.rows->values[row];
+  const Case* const mine = measured_case(study, values);
+  values[map.rows->key] = map.rows->values[against];
+  const Case* const base = other < 0 ? mine : measured_case(study, values);
+  if (mine == nullptr || base == nullptr) return result;
+  result.predicted_gbit = predicted_limit([&](double gbit) {
+    return predicted_step_s(mine->run, gbit) / (other < 0 ? mine->run.step_s : predicted_step_s(base->run, gbit));
+  });
+  constexpr int kPoints = 24;
+  const double slowest = gbit_of(map.columns.front()), span = gbit_of(map.columns[map.columns.size() - 2]) / slowest;
+  for (int i = 0; other < 0 && i <= kPoints; ++i) {
+    const double gbit = slowest * std::pow(span, static_cast<double>(i) / kPoints);
+    result.predicted.push_back({gbit, mine->run.tokens_per_s * mine->run.step_s / predicted_step_s(mine->run, gbit)});
   }
   return result;
+}
+
+/// Model states grow with the parameters; the other arrays do not count.
+Room room_of(const Study& study) {
+  const auto memory = study.program.find("free_memory");
+  const auto of_host = memory == study.program.end() ? std::nullopt : io::bytes_of_text(memory->second);
+  Room room;
+  for (const Case& one : study.cases) {
+    const RunData& run = one.run;
+    const double states = RunData::in(run.memory, "parameters") + RunData::in(run.memory, "gradients") +
+                          RunData::in(run.memory, "optimizer");
+    if (!of_host || !(run.parameters > 0.0) || !(states > 0.0) || run.ranks < room.ranks) continue;
+    const auto hosts = run.heading.find("hosts");  // "host1, host2"
+    const auto more = hosts == run.heading.end() ? 0 : std::count(hosts->second.begin(), hosts->second.end(), ',');
+    if (run.ranks > room.ranks)
+      room = {run.ranks, *of_host * static_cast<double>(1 + more) / static_cast<double>(run.ranks), {}};
+    room.parameters.emplace(run.value("zero.stage"), room.bytes * run.parameters / states);
+  }
+  return room;
 }
 
 /// What decides the losses: runs of one key should have the same bits.
@@ -270,27 +301,36 @@ std::string label_of(const Values& values) {
 }
 
 double predicted_step_s(const RunData& run, double gbit) {
-  const bool overlaps = run.value("zero.overlap") != "false";
-  const bool gathers_early = run.value("zero.stage") == "3";
-  const double reduced = run.bytes("reduce_scatter"), gathered = run.bytes("all_gather");
-  const double in_passes = run.phase("reduce_scatter") + (gathers_early ? run.phase("all_gather") : 0.0);
-  const double passes = std::max(0.0, run.phase("forward_backward") - in_passes);
-  const double hiding = !overlaps ? 0.0 : gathers_early ? passes : 2.0 / 3.0 * passes;
-  const double hidden = overlaps ? reduced + (gathers_early ? gathered : 0.0) : 0.0;
-  const double per_byte = 8.0 / (gbit * 1e9);
-  return run.step_s - hiding + std::max(hiding, hidden * per_byte) + (reduced + gathered - hidden) * per_byte;
+  const auto in_calls = [&](const char* name) {  // without waiting for other ranks, if that is known
+    return RunData::in(run.phases, name) - RunData::in(run.phases, std::string(name) + "_waiting");
+  };
+  plan::Exchange exchange;
+  exchange.stage = static_cast<int>(number_of(run.value("zero.stage")));
+  exchange.overlap = run.value("zero.overlap") != "false";
+  exchange.prefetches = run.value("zero.prefetch_units") != "0";
+  exchange.reduced = RunData::in(run.bytes_sent, "reduce_scatter");
+  exchange.gathered = RunData::in(run.bytes_sent, "all_gather");
+  exchange.reductions = RunData::in(run.calls, "reduce_scatter");
+  exchange.gathers = RunData::in(run.calls, "all_gather");
+  exchange.sent_s = in_calls("reduce_scatter") + in_calls("all_gather");
+  exchange.passes_s = RunData::in(run.phases, "forward_backward") - RunData::in(run.phases, "reduce_scatter") -
+                      (exchange.stage == 3 ? RunData::in(run.phases, "all_gather") : 0.0);
+  exchange.passes_s = std::max(exchange.passes_s, 0.0);
+  return run.step_s + plan::network_delay(exchange, gbit, number_of(run.value("comm.latency_us"))).exposed;
 }
 
 Findings analyze(const Study& study) {
   Findings findings;
   findings.maps = maps_of(study);
   for (const Map& map : findings.maps) {
-    for (std::size_t row = 0; map.is_of_links() && row < map.cells.size(); ++row) {
-      const SlowLinks found = slow_links_of(study, map, row);
-      if (!std::isnan(found.slowest_gbit)) findings.slow_links.push_back(found);
+    for (int row = 0; map.is_of_links() && row < static_cast<int>(map.cells.size()); ++row) {
+      const SlowLinks alone = slow_links_of(study, map, row, -1), crossing = slow_links_of(study, map, row, row - 1);
+      if (!std::isnan(alone.slowest_gbit)) findings.slow_links.push_back(alone);
+      if (row > 0 && !std::isnan(crossing.measured_gbit)) findings.slow_links.push_back(crossing);
     }
   }
   findings.losses = compare_losses(study);
+  findings.room = room_of(study);
   findings.verdict = verdict_of(study, findings);
   findings.facts = facts_of(study, findings);
   return findings;

@@ -2,10 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // analysis.hpp: what the cases of a study show: the fastest choice, the cost of slow links, equal losses; and in words.
 // The overlap condition: communication stays hidden while a unit's transfer is shorter than the computation beside it.
-//   step(B) = step - hidden work + max(hidden work, 8 h / B) + 8 v / B       B bits per second
-// h, v: bytes per step that can and cannot be hidden: with zero.overlap, the reduce-scatter behind backward (2/3 of
-// forward and backward), in stage 3 also the all-gather, behind both. Work and bytes are those of the measured case
-// without a limit. The sums over a step's units replace the single unit, since all blocks are equal.
+// A slower link is predicted from the measured case without a limit, by plan's rule (kozero/plan/network_delay.hpp).
 #pragma once
 #include <nlohmann/json.hpp>
 #include <set>
@@ -47,14 +44,15 @@ struct Map {
   [[nodiscard]] bool is_of_links() const;
 };
 
-/// How a row of a map slows down on slow links.
+/// How a row of a map slows down on slow links, against itself without a limit or against another row.
 struct SlowLinks {
-  std::string label;  ///< "stage 3"
+  std::string label;    ///< "stage 3"
+  std::string against;  ///< "stage 2"; "": no limit
   std::map<std::string, std::string> where;
   double measured_gbit = kNone;   ///< where the step is kSlowedDown times as long, interpolated
   double predicted_gbit = kNone;  ///< by the overlap condition
   double slowest_gbit = kNone;    ///< the slowest measured link
-  double loss_there = 0.0;        ///< of the rate, against no limit
+  double loss_there = 0.0;        ///< of the rate, against the other
   RunData::Points predicted;      ///< tokens per second by Gbit/s, by the overlap condition
 };
 
@@ -66,10 +64,18 @@ struct EqualLosses {
   std::string first_name;
 };
 
+/// Model states of the most ranks, beside the memory that was free when the sweep began.
+struct Room {
+  std::int64_t ranks = 0;                    ///< 0: unknown
+  double bytes = 0.0;                        ///< of memory per rank
+  std::map<std::string, double> parameters;  ///< by stage: whose weights, gradients and optimizer state have room
+};
+
 struct Findings {
   std::vector<Map> maps;
   std::vector<SlowLinks> slow_links;
   std::vector<EqualLosses> losses;
+  Room room;
   std::string verdict;
   nlohmann::ordered_json facts;
 };
@@ -89,7 +95,7 @@ Measured measured(const Study& study, const std::map<std::string, std::string>& 
 /// The values of the axes, without those of `left_out`, that occur.
 std::set<std::map<std::string, std::string>> combinations(const Study& study, const std::set<std::string>& left_out);
 
-/// Seconds of a step of this run, which had no limit, on a link of `gbit`.
+/// Seconds of a step of this run, which had no limit, on a link of `gbit`, 0 for none.
 double predicted_step_s(const RunData& run, double gbit);
 
 }  // namespace kozero::report

@@ -340,11 +340,11 @@ std::string for_page(std::string svg, const Figure& figure) {
 }  // namespace
 
 std::vector<std::pair<std::string, double>> parts_of_step(const RunData& run) {
-  const double known = run.communication() + run.phase("update") + run.phase("data");
+  const double known = run.communication() + RunData::in(run.phases, "update") + RunData::in(run.phases, "data");
   return {{"computation and the rest", std::max(0.0, run.step_s - known)},
           {"communication", run.communication()},
-          {"update", run.phase("update")},
-          {"data", run.phase("data")}};
+          {"update", RunData::in(run.phases, "update")},
+          {"data", RunData::in(run.phases, "data")}};
 }
 
 std::string short_name(const Study& study, const Case& one) {

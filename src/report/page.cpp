@@ -15,6 +15,7 @@ namespace kozero::report {
 namespace {
 
 constexpr std::size_t kMostRows = 500;    // of the table of cases
+constexpr std::size_t kMostGroups = 20;   // of runs with equal decks
 constexpr std::size_t kMostText = 4000;   // bytes of a sample text
 constexpr std::size_t kMostReason = 300;  // bytes
 
@@ -193,8 +194,9 @@ class Page {
 
   [[nodiscard]] std::string losses() const {
     std::string html;
-    for (const EqualLosses& losses : findings_.losses)
-      html += "<p>" + escaped_html(words_of(losses)) + " of equal model, data, batch, optimizer and seed.</p>\n";
+    for (std::size_t i = 0; i < std::min(findings_.losses.size(), kMostGroups); ++i)
+      html += "<p>" + escaped_html(words_of(findings_.losses[i])) +
+              " of equal model, data, batch, optimizer and seed.</p>\n";
     return html;
   }
 
@@ -231,12 +233,13 @@ class Page {
 
   [[nodiscard]] std::string links() const {
     if (findings_.slow_links.empty()) return "";
-    Table table("Bandwidth below which a step is 10 % longer than without a limit",
+    Table table("Bandwidth below which a step is 10 % longer than without a limit, or than another case's",
                 {"case", "measured, Gbit/s", "predicted, Gbit/s", "slowest link, Gbit/s", "rate lost there"});
     for (const SlowLinks& links : findings_.slow_links) {
       const std::string where = label_of(links.where);
       const auto gbit = [](double value) { return std::isnan(value) ? "-" : fmt::format("{:.3g}", value); };
-      table.row(links.label + (where.empty() ? "" : ", " + where),
+      table.row(links.label + (links.against.empty() ? "" : " against " + links.against) +
+                    (where.empty() ? "" : ", " + where),
                 cell(gbit(links.measured_gbit)) + cell(gbit(links.predicted_gbit)) + cell(gbit(links.slowest_gbit)) +
                     cell(fmt::format("{:.1f} %", 100.0 * links.loss_there)));
     }

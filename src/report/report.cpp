@@ -20,16 +20,30 @@ namespace fs = std::filesystem;
 constexpr const char* kPage = "index.html";
 constexpr std::int64_t kMostPage = std::int64_t{64} << 20;
 
-/// Makes the folder. Throws Error(write) if it has files and no report's page.
+/// The figures that an earlier report's page links to.
+void remove_figures(const std::string& folder, const std::string& page) {
+  constexpr std::string_view kBegin = "<a href=\"", kEnd = ".svg\"";
+  std::error_code ignored;
+  for (std::size_t at = page.find(kBegin); at != std::string::npos; at = page.find(kBegin, at + 1)) {
+    const std::size_t begin = at + kBegin.size(), end = page.find_first_not_of("abcdefghijklmnopqrstuvwxyz_", begin);
+    if (end == std::string::npos || page.compare(end, kEnd.size(), kEnd) != 0) continue;
+    const std::string path = folder + "/" + page.substr(begin, end - begin);
+    for (const char* type : {".svg", ".png"}) fs::remove(path + type, ignored);
+  }
+}
+
+/// Makes the folder, or removes the figures of an earlier report in it. Throws Error(write) if it has files and no
+/// report's page.
 void prepare_folder(const std::string& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error || !io::is_folder(folder))
     throw Error(Failure::write,
                 fmt::format("{}: cannot be made: {}; give another one with --out", folder, error.message()));
-  const std::string page = folder + "/" + kPage;
-  const bool is_ours = io::path_kind(page) == io::PathKind::file &&
-                       io::read_whole_file(page, kMostPage).find(kGenerator) != std::string::npos;
+  const std::string path = folder + "/" + kPage;
+  const std::string page = io::path_kind(path) == io::PathKind::file ? io::read_whole_file(path, kMostPage) : "";
+  const bool is_ours = page.find(kGenerator) != std::string::npos;
+  if (is_ours) remove_figures(folder, page);
   if (!is_ours && !fs::is_empty(folder, error)) {
     throw Error(Failure::write, folder +
                                     ": it holds other files than a report's; accepted: a new or empty folder, or "

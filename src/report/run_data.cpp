@@ -113,6 +113,7 @@ class Reader {
     run_.tokens_per_s = median_of(rows, "tokens_per_s");
     run_.phases = means_of(rows, "seconds");
     run_.bytes_sent = means_of(rows, "bytes_sent");
+    run_.calls = means_of(rows, "calls");
     run_.memory = means_of({Json::parse(newest_, nullptr, false)}, "memory");
   }
 
@@ -173,7 +174,7 @@ void read_deck_lines(RunData& run) {
   }
 }
 
-/// The planned memory and the sample text; of a resumed run the newest.
+/// The planned memory, the model's size and the sample text; of a resumed run the newest.
 void read_log(RunData& run) {
   std::istringstream lines(text_of(run.folder + "/" + io::kLogFile));
   constexpr std::string_view kPlan = "memory plan  ";
@@ -185,6 +186,10 @@ void read_log(RunData& run) {
     }
     in_sample = line.starts_with("a sample of what it writes");
     if (in_sample) run.sample.clear();
+    if (line.starts_with("model  ") &&
+        line.find(" M parameters") != std::string::npos) {  // "model        gpt2, ...: 2.00 M parameters in 3 units"
+      run.parameters = 1e6 * std::strtod(line.c_str() + line.rfind(": ") + 2, nullptr);
+    }
     if (line.starts_with(kPlan)) {
       const std::string amount = line.substr(kPlan.size(), line.find(" of arrays") - kPlan.size());
       if (const auto bytes = io::bytes_of_text(amount)) run.planned_bytes = *bytes;
@@ -205,20 +210,15 @@ std::vector<std::string> checkpoints_in(const std::string& folder) {
 
 }  // namespace
 
-double RunData::phase(const std::string& name) const {
-  const auto found = phases.find(name);
-  return found == phases.end() ? 0.0 : found->second;
+double RunData::in(const std::map<std::string, double>& means, const std::string& name) {
+  const auto found = means.find(name);
+  return found == means.end() ? 0.0 : found->second;
 }
 
 double RunData::communication() const {
   double sum = 0.0;
-  for (const auto& [name, number] : bytes_sent) sum += phase(name);
+  for (const auto& [name, number] : bytes_sent) sum += in(phases, name);
   return sum;
-}
-
-double RunData::bytes(const std::string& collective) const {
-  const auto found = bytes_sent.find(collective);
-  return found == bytes_sent.end() ? 0.0 : found->second;
 }
 
 std::string RunData::value(const std::string& key) const {

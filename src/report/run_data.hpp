@@ -38,16 +38,17 @@ struct RunData {
   Points loss_steps, loss_tokens, loss_seconds, val_steps, rate_steps, lr_steps, norm_steps;
   std::map<std::string, double> phases;      ///< mean seconds per step on rank 0, as metrics.jsonl names them
   std::map<std::string, double> bytes_sent;  ///< mean bytes per step of rank 0
+  std::map<std::string, double> calls;       ///< mean collectives per step of rank 0
   std::map<std::string, double> memory;      ///< bytes of rank 0 after the last step
   double planned_bytes = kNone;              ///< arrays per rank
+  double parameters = kNone;                 ///< of the model
   std::vector<std::string> checkpoints;
   std::string sample;
 
-  /// A mean of `phases`; 0 if it is absent.
-  [[nodiscard]] double phase(const std::string& name) const;
+  /// A member of `phases`, `bytes_sent`, `calls` or `memory`; 0 if it is absent.
+  [[nodiscard]] static double in(const std::map<std::string, double>& means, const std::string& name);
   /// Seconds per step in which rank 0 was in collectives, waiting or moving bytes: the exposed communication.
   [[nodiscard]] double communication() const;
-  [[nodiscard]] double bytes(const std::string& collective) const;
   /// The deck's value, "" if it is absent.
   [[nodiscard]] std::string value(const std::string& key) const;
 };

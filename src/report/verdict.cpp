@@ -71,16 +71,56 @@ std::string links_in_words(const SlowLinks& links) {
   const std::string where = label_of(links.where);
   std::string text = (where.empty() ? "" : "with " + where + ", ") + links.label;
   if (!std::isnan(links.measured_gbit)) {
-    text += fmt::format(" is slowed down by more than 10 % below {:.2g} Gbit/s", links.measured_gbit);
+    text += links.against.empty() ? " is slowed down by more than 10 %"
+                                  : " takes at least 10 % longer than " + links.against;
+    text += fmt::format(" below {:.2g} Gbit/s", links.measured_gbit);
     if (!std::isnan(links.predicted_gbit))
       text += fmt::format(" (the overlap condition predicts {:.2g})", links.predicted_gbit);
-    text += fmt::format(" and costs {} of its rate at {:.3g} Gbit/s", percent(links.loss_there), links.slowest_gbit);
+    const std::string loss = percent(links.loss_there);
+    text += links.against.empty() ? " and costs " + loss + " of its rate" : "; its rate is " + loss + " lower";
+    text += fmt::format(" at {:.3g} Gbit/s", links.slowest_gbit);
   } else if (links.loss_there > 1.0 - 1.0 / kSlowedDown) {
     text += fmt::format(" costs {} of its rate at {:.3g} Gbit/s", percent(links.loss_there), links.slowest_gbit);
   } else {
     text += fmt::format(" is not slowed down by 10 % at any measured rate, down to {:.3g} Gbit/s", links.slowest_gbit);
   }
   return with_capital(text) + ".";
+}
+
+/// "By model states alone, 4 ranks with 3.9 GiB each need stage 3 above 340 M parameters." "" if it is not known.
+std::string room_in_words(const Room& room) {
+  double most_before = 0.0;
+  std::string text;
+  for (const auto& [stage, parameters] : room.parameters) {  // "0" to "3"
+    if (most_before > 0.0 && parameters > 1.01 * most_before) {
+      text += fmt::format("{}stage {} above {}", text.empty() ? "" : ", ", stage, io::readable_count(most_before));
+    }
+    most_before = std::max(most_before, parameters);
+  }
+  if (text.empty()) return "";
+  return fmt::format("By model states alone, {} with {} each need {} parameters.",
+                     label_of("ranks", fmt::format("{}", room.ranks)),
+                     io::readable_bytes(static_cast<std::int64_t>(room.bytes)), text);
+}
+
+/// One sentence, however many groups of runs with equal decks there are.
+std::string losses_in_words(const std::vector<EqualLosses>& groups) {
+  if (groups.empty()) return "";
+  EqualLosses all = groups.front();
+  std::size_t equal = 0;
+  all.compared = 0;
+  for (const EqualLosses& group : groups) {
+    all.compared += group.compared;
+    equal += group.equal.size();
+    if (all.first_step == 0 && group.first_step > 0) {
+      all.first_step = group.first_step;
+      all.first_name = group.first_name;
+    }
+  }
+  all.equal.resize(equal);
+  return "Losses: " + words_of(all) +
+         (groups.size() == 1 ? "."
+                             : fmt::format(", each compared within one of {} groups of equal decks.", groups.size()));
 }
 
 std::string run_in_words(const Case& one) {
@@ -154,12 +194,17 @@ std::string verdict_of(const Study& study, const Findings& findings) {
   std::vector<SlowLinks> links = findings.slow_links;  // the costliest first
   std::stable_sort(links.begin(), links.end(),
                    [](const auto& a, const auto& b) { return a.loss_there > b.loss_there; });
-  for (std::size_t i = 0; i < std::min(links.size(), kMostSentences - 1); ++i)
-    sentences.push_back(links_in_words(links[i]));
+  for (const auto& [is_crossing, most] : {std::pair(false, kMostSentences - 1), std::pair(true, std::size_t{1})}) {
+    std::size_t said = 0;
+    for (const SlowLinks& one : links) {
+      if (one.against.empty() != is_crossing && said++ < most) sentences.push_back(links_in_words(one));
+    }
+  }
+  if (std::string text = room_in_words(findings.room); !text.empty()) sentences.push_back(std::move(text));
   if (sentences.empty())
     sentences.push_back(fmt::format("{} of {} cases have a rate; none can be compared with another.",
                                     count_of(study, "done"), study.cases.size()));
-  for (const EqualLosses& losses : findings.losses) sentences.push_back("Losses: " + words_of(losses) + ".");
+  if (std::string text = losses_in_words(findings.losses); !text.empty()) sentences.push_back(std::move(text));
   const auto [least, most] = repetitions(study);
   if (most == 1) sentences.emplace_back("Each case ran once: differences below 5 % are not claimed.");
   if (most > 1) sentences.push_back(fmt::format("Each case ran {} to {} times.", least, most));
@@ -203,11 +248,13 @@ Json facts_of(const Study& study, const Findings& findings) {
   for (const SlowLinks& links : findings.slow_links) {
     facts["slow_links"].push_back({{"where", links.where},
                                    {"choice", links.label},
+                                   {"against", links.against.empty() ? Json() : Json(links.against)},
                                    {"measured_gbit", number(links.measured_gbit)},
                                    {"predicted_gbit", number(links.predicted_gbit)},
                                    {"slowest_gbit", links.slowest_gbit},
                                    {"loss_there", links.loss_there}});
   }
+  facts["parameters_with_room"] = findings.room.parameters;
   facts["losses"] = Json::array();
   for (const EqualLosses& losses : findings.losses) {
     facts["losses"].push_back({{"runs", losses.compared},

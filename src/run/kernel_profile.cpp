@@ -4,6 +4,7 @@
 #include <kozero/run/kernel_profile.hpp>
 
 #include <algorithm>
+#include <cstring>
 #include <Kokkos_Core.hpp>
 #include <utility>
 
@@ -26,7 +27,10 @@ struct KernelProfile::Calls {
     current->begin(name);
   }
   static void end_kernel(std::uint64_t /*id*/) { current->end(); }
-  static void push_region(const char* name) { current->begin(name); }
+  /// Phases of a step ("update") are no kernels.
+  static void push_region(const char* name) {
+    if (std::strstr(name, "::") != nullptr) current->begin(name);
+  }
   static void end_any() { current->end(); }
   static void begin_copy(Kokkos_Profiling_SpaceHandle /*to*/, const char* /*name*/, const void* /*memory*/,
                          Kokkos_Profiling_SpaceHandle /*from*/, const char* /*source*/, const void* /*source_memory*/,
@@ -122,7 +126,7 @@ void KernelProfile::begin(const char* name) {
 }
 
 void KernelProfile::end() {
-  if (records() && --depth_ == 0 && !skips_) marked_.back().end = marks_.set();
+  if (records() && depth_ > 0 && --depth_ == 0 && !skips_) marked_.back().end = marks_.set();
 }
 
 std::size_t KernelProfile::index_of(const std::string& name) {

@@ -24,7 +24,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kFolderInterval = std::chrono::seconds(1);
 constexpr auto kStatusInterval = std::chrono::seconds(5);
-constexpr int kPreempted = static_cast<int>(Failure::preempted);
 
 /// run.dir if the run may continue in it, else "". checkpoint.resume may name the run, a checkpoint or file in it, or a
 /// file of that checkpoint.

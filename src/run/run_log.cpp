@@ -278,6 +278,7 @@ io::StepMetrics RunLog::count(const train::StepResult& result, double seconds, d
   if (deck_.checkpoint.every > 0) row.seconds["checkpoint"] = stall_s;
   for (const auto& count : on_ranks_.mesh().counts->rows()) {
     row.bytes_sent[count.collective] = count.bytes;
+    row.calls[count.collective] = count.calls;
     row.bytes_across_groups += count.bytes_across;
     row.seconds[count.collective] = count.seconds;
     if (count.waited) row.seconds[std::string(count.collective) + "_waiting"] = *count.waited;

@@ -94,7 +94,7 @@ void end_job(int status, const std::string& what, bool noted) {
   if (actions.rank > 0) std::this_thread::sleep_for(kFirstRankPatience);
   const std::string again = actions.command.empty() ? "" : "; to run it again: " + actions.command;
   const std::string line = status == kSecondInterrupt ? what : what + " " + where + again;
-  report_failure(status, failure_line(actions.rank, static_cast<int>(Failure::preempted), line));
+  report_failure(status, failure_line(actions.rank, kPreempted, line));
   if (actions.end != nullptr) actions.end(status);
   _exit(status);
 }
@@ -148,7 +148,7 @@ void take_signals() {
       const std::string which = signal == SIGINT ? "a second SIGINT" : "SIGINT after " + signal_name(signal);
       end_job(kSecondInterrupt, "ended at once by " + which + ": what was not saved is lost", noted);
     }
-    if (!noted) end_job(static_cast<int>(Failure::preempted), "stopped by " + signal_name(signal), noted);
+    if (!noted) end_job(kPreempted, "stopped by " + signal_name(signal), noted);
     if (!noted || woken || mine.answered) continue;
     told = true;
     tell_unanswered(signal);

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/events.hpp>
 #include <kozero/distributed/agreement.hpp>
@@ -104,6 +105,8 @@ RunSummary TrainingRun::execute() {
     run_to_the_end();
     return run_log_.summary();
   } catch (const Error& error) {
+    // The error of this rank alone ends the process in fail(). A dead disk or GPU must not delay its report.
+    if (kHostIsDevice && error.failure() != Failure::write) timeline_.finish();
     run_.fail(error);
     timeline_.finish();
     throw;

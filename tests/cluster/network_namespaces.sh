@@ -36,7 +36,7 @@ shift 3
 ((EUID == 0)) || die "only root may make namespaces: sudo $0 $kHosts $kRanks $kRate $*"
 ((kHosts >= 2 && kHosts <= 200)) || die "HOSTS must be 2 to 200"
 for program in ip tc unshare nsenter pgrep mpiexec.hydra; do
-  command -v "$program" >/dev/null || die "$program is missing"
+  command -v "$program" >/dev/null || die "$program is missing: cmake/install_packages.sh cluster"
 done
 
 readonly kName=kz$$  # begins all names, so that two runs do not meet

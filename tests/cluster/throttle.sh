@@ -40,7 +40,7 @@ case "${1:-} $#" in
   'apply 5' | 'status 2' | 'delete 2') ;;
   *) usage >&2; exit 2 ;;
 esac
-command -v tc >/dev/null || die "tc is missing: apt-get install iproute2"
+command -v tc >/dev/null || die "tc is missing: cmake/install_packages.sh cluster"
 [[ -e /sys/class/net/$2 ]] || die "no interface $2; there are: $(cd /sys/class/net && echo *)"
 if [[ $1 == status ]]; then
   tc -s qdisc show dev "$2"

@@ -11,6 +11,7 @@ import io
 import json
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -180,6 +181,34 @@ def on_a_screen(cases):
     cases.expect("rank 0 (process " in said and "is gone" in said, said)
 
 
+def resumed(cases):
+    """A run that another process resumes from an earlier step, with more steps, and whose file grows beyond its old size between two looks."""
+    for name in ("metrics.jsonl", "deck.toml", "log.txt"):
+        (cases.folder / "twice").mkdir(exist_ok=True)
+        (cases.folder / "twice" / name).write_bytes((cases.folder / "run" / name).read_bytes())
+    leader, follower = pty.openpty()
+    watch = subprocess.Popen([cases.options.kozero, "watch", "twice", "--every", "0.1"], cwd=cases.folder, stdin=follower, stdout=follower,
+                             stderr=follower, env={**os.environ, "COLUMNS": "80"})
+    rows = (cases.folder / "twice/metrics.jsonl").read_text().splitlines()
+    last = json.loads(rows[-1])["step"]
+    (cases.folder / "new.toml").write_text(re.sub(r"(?m)^steps = [0-9]+", f"steps = {10 * last}", (cases.folder / "twice/deck.toml").read_text()))
+    (cases.folder / "new").write_text("".join(re.sub(r'"loss":[0-9.]+', '"loss":77.5', line) + "\n" for line in rows + rows))
+    seen, replaced, begin = b"", False, time.time()
+    while b"loss         77.5" not in seen and time.time() < begin + 30:
+        if select.select([leader], [], [], 1)[0]:
+            seen += os.read(leader, 65536)
+        if not replaced and seen.count(b"\x1b[H") > 2:
+            os.rename(cases.folder / "new.toml", cases.folder / "twice/deck.toml")
+            os.rename(cases.folder / "new", cases.folder / "twice/metrics.jsonl")
+            replaced = True
+    os.write(leader, b"q")
+    watch.wait(20)
+    screen = seen[seen.rfind(b"\x1b[H"):].decode()
+    top = re.search(r"([0-9.]+) \|", screen)
+    cases.expect(f"of {10 * last}," in screen, f"the new number of steps: {screen}")
+    cases.expect(top is not None and float(top[1]) == 77.5 and screen.count("77.5000 |") == 2, f"rows of before: {screen}")
+
+
 def refusals(cases):
     for arguments, wanted in ((("watch", "absent"), "accepted is the folder of a run"), (("metrics", "absent"), "accepted is the folder of a run"),
                               (("metrics", "run/deck.toml"), "it has no complete row of metrics"),
@@ -190,4 +219,4 @@ def refusals(cases):
 
 
 if __name__ == "__main__":
-    sys.exit(cli_cases.main(__doc__, "tensorboard", Cases, [as_csv, in_event_files, on_a_screen, refusals], [in_tensorboard]))
+    sys.exit(cli_cases.main(__doc__, "tensorboard", Cases, [as_csv, in_event_files, on_a_screen, resumed, refusals], [in_tensorboard]))

@@ -114,6 +114,8 @@ killed() {
   local pid=$!
   wait_for 1
   expect 2 'error: sweep.dir = "runs/m": another sweep is at work there' sweep
+  expect 75 'sweep.dir = "runs/m": stopped by SIGTERM while another sweep is at work there' \
+    timeout --signal=TERM --preserve-status 3 "$kozero" sweep m.toml --case 2
   kill -KILL "$pid"
   wait "$pid" 2>/dev/null
   files | grep -F "$(dirname "$(find runs/m -name case.json)")/" >before.txt

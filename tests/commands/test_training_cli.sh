@@ -89,7 +89,7 @@ provenance() {
   expect 0 '^hosts        ' "$kozero" inspect 'a b/step_000000012'
   expect 0 'output in' on 2 train 'a b/deck.toml' run.dir=again
   expect 0 '^no difference in 48 tensors$' "$kozero" inspect 'a b/step_000000012' --diff again/step_000000012
-  expect 0 '"time":[0-9]{10}\.[0-9]+,"epoch":0\.0[0-9]+,"bytes_across_groups":0}$' tail -n 1 'a b/metrics.jsonl'
+  expect 0 '"time":[0-9]{10}\.[0-9]+,"epoch":0\.0[0-9]+,"bytes_across_groups":0,"calls":\{.*\}\}$' tail -n 1 'a b/metrics.jsonl'
 }
 
 # A short trial of a deck that was made for a long run; more ranks than sequences; numbers that have names.

@@ -74,7 +74,7 @@ wait_for() {
 
 # A job whose ranks are all suspended for longer than the timeout continues.
 suspended_ranks_go_on() {
-  for backend in shm mpi; do
+  for backend in shm mpi ring; do
     rm -rf run pid.* log
     KOZERO_CALLS_UNDER=run/metrics.jsonl KOZERO_CALLS_RANK=0 KOZERO_CALLS_AT=100 KOZERO_CALLS_DO="sleep 1" \
       preloaded comm.backend=$backend run.steps=3000 comm.timeout_s=3 >log 2>&1 &
@@ -115,10 +115,10 @@ a_rank_fails_at_start_up() {
   lines 1 '\] error: '
 }
 
-# at_calls_of_a_save ACTION PATTERN: rank 1 does ACTION at two calls of an asynchronous save, on both back ends; rank
+# at_calls_of_a_save ACTION PATTERN: rank 1 does ACTION at two calls of an asynchronous save, on three back ends; rank
 # 0's error fits PATTERN.
 at_calls_of_a_save() {
-  for backend in shm mpi; do
+  for backend in shm mpi ring; do
     for call in 2 5; do
       rm -rf run
       KOZERO_CALLS_UNDER=run/step_ KOZERO_CALLS_AT=$call KOZERO_CALLS_RANK=1 KOZERO_CALLS_DO=$1 \
@@ -161,7 +161,7 @@ a_rank_is_killed_and_the_launcher_does_nothing() {
 # After a rank's death a launcher ends the other ranks with a signal that is also a stop signal: nothing is saved.
 a_stop_signal_after_a_death_saves_nothing() {
   export LAUNCHER_SLEEPS=yes
-  for backend in shm mpi; do
+  for backend in shm mpi ring; do
     rm -rf run pid.* log
     train comm.backend=$backend run.steps=100000 checkpoint.every=50000 >log 2>&1 &
     local job=$!
@@ -274,7 +274,7 @@ tokens_of_a_lost_run() {
 
 # The largest allowed number of units gathered ahead gives the bits of one unit gathered ahead.
 prefetch_as_far_as_the_deck_allows() {
-  for backend in shm mpi; do
+  for backend in shm mpi ring; do
     for units in 1 9 64; do
       rm -rf run
       expect 0 'output in run' train comm.backend=$backend zero.stage=3 zero.prefetch_units=$units model.layers=70 \

@@ -42,7 +42,7 @@ StepMetrics some_metrics() {
   metrics.step_s = 0.125;
   metrics.tokens_per_s = 16384.0;
   metrics.seconds = {{"forward", 0.0625}, {"update", 1e-9}};
-  metrics.bytes_sent = {{"all_gather", 123456789012}};
+  metrics.bytes_sent = {{"all_gather", 123456789012}}, metrics.calls = {{"all_gather", 2}};
   metrics.memory = {{"parameters", 4096}};
   metrics.time = 1767225600.125;
   metrics.epoch = 0.75;
@@ -56,7 +56,7 @@ TEST_CASE("a metrics line has the stable schema and round-trip digits") {
         R"({"step":3,"tokens":6144,"loss":0.30000000000000004,"val_loss":null,"grad_norm":0.3333333333333333,)"
         R"("lr":0.0001,"step_s":0.125,"tokens_per_s":16384.0,"mfu":null,"seconds":{"forward":0.0625,"update":1e-09},)"
         R"("bytes_sent":{"all_gather":123456789012},"memory":{"parameters":4096},"loss_scale":null,"skipped":false,)"
-        R"("skips_in_a_row":0,"time":1767225600.125,"epoch":0.75,"bytes_across_groups":0})");
+        R"("skips_in_a_row":0,"time":1767225600.125,"epoch":0.75,"bytes_across_groups":0,"calls":{"all_gather":2}})");
   auto metrics = some_metrics();
   metrics.loss = std::numeric_limits<double>::quiet_NaN();
   metrics.grad_norm = std::numeric_limits<double>::infinity();

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include <kozero/plan/network_delay.hpp>
 #include <kozero/plan/step_time.hpp>
 
 using namespace kozero;
@@ -18,6 +19,8 @@ TEST_CASE("a simulated network delays every byte and call, as far as the link is
   for (const int ranks : {1, 2, 4}) {
     const plan::MemoryPlan plan = plan::plans_of_all_stages(deck, ranks == 1 ? "self" : "mpi", ranks, 256)[3];
     train::Settings settings = train::settings_of(deck, ranks, 256, 0);
+    settings.zero.stage = 3;
+    settings.zero.prefetch_units = 0;
     plan::Rates rates;
     rates.products = rates.memory = 1e15;
     rates.link = rates.link_in_group = 10e9;
@@ -37,10 +40,35 @@ TEST_CASE("a simulated network delays every byte and call, as far as the link is
     CHECK((fast > 0.0) == (ranks > 1));
 
     rates.products = 1e9;
+    settings.zero.prefetch_units = 1;
     const plan::StepTime hidden = time(0.5, 30.0, true);
-    CHECK(hidden.hidden == Approx(std::min(bytes_s + calls_s - fast, 2.0 / 3.0 * hidden.products)));
+    CHECK(hidden.hidden == Approx(std::min(bytes_s + calls_s - fast, hidden.products + hidden.streams)));
     CHECK(hidden.communication + hidden.hidden == Approx(bytes_s + calls_s));
-    CHECK(time(0.5, 30.0, false).hidden == 0.0);
     CHECK(time(0.0, 0.0, true).hidden == 0.0);  // these rates do not overlap without it
+    settings.zero.prefetch_units = 0;
+    CHECK(time(0.5, 30.0, false).hidden == 0.0);
+    CHECK((time(0.5, 30.0, true).hidden < hidden.hidden) == (ranks > 1));
   }
+}
+
+TEST_CASE(
+    "a network's delay: reductions hide behind backward, in stage 3 gathers that are prefetched behind both passes") {
+  plan::Exchange exchange{
+      .stage = 2, .reduced = 1e9, .gathered = 0.5e9, .reductions = 10, .gathers = 20, .passes_s = 6};
+  const auto exposed = [&](double gbit, double latency_us) {
+    return plan::network_delay(exchange, gbit, latency_us).exposed;
+  };
+  CHECK(exposed(0.0, 0.0) == 0.0);
+  CHECK(exposed(1.0, 0.0) == Approx(12.0 - 4.0));  // 8 s of reductions, of which 2/3 of 6 s are hidden
+  CHECK(exposed(8.0, 0.0) == Approx(0.5));         // the gather
+  CHECK(exposed(8.0, 1e5) == Approx(0.5 + 2.0));   // 20 calls of 0.1 s; 1 + 1 s are hidden
+  exchange.stage = 3;
+  CHECK(exposed(1.0, 0.0) == Approx(12.0 - 6.0));
+  CHECK(exposed(8.0, 0.0) == 0.0);
+  exchange.overlap = false;
+  CHECK(exposed(8.0, 0.0) == Approx(1.0));
+  exchange.prefetches = false;
+  CHECK(exposed(8.0, 0.0) == Approx(1.5));
+  exchange.sent_s = 1.0;  // the link takes that long anyway
+  CHECK(exposed(8.0, 0.0) == Approx(0.5));
 }

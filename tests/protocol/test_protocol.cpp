@@ -40,7 +40,7 @@ constexpr double kPatience = 60.0;  // seconds: comm.timeout_s if no rank is los
 struct Case {
   zero::Config config;
   test::Vocabulary vocabulary;
-  std::string backend;  ///< "windows": shm without room for shared arrays
+  std::string backend;  ///< "windows": shm without room for shared arrays; "ring": with comm.exact
   int ranks;
   int idle;  ///< idle ranks in a step's last micro-step
   bool bf16;
@@ -92,8 +92,10 @@ std::unique_ptr<distributed::Communicator> connect(const Case& one, MPI_Comm wor
   options.shm_free_bytes = [roomy = one.backend == "shm"] { return roomy ? std::int64_t{1} << 30 : 0; };
   options.notice = [](const std::string&) {};
   const distributed::Ranks ranks = distributed::ranks_of(world);
-  auto inner = one.backend == "mpi" ? make_mpi_communicator(ranks, ledger, options)
-                                    : make_shm_communicator(ranks, ledger, options);
+  options.exact = one.backend == "ring";  // otherwise its sums are in its own order
+  auto inner = one.backend == "ring"  ? make_ring_communicator(ranks, ledger, options)
+               : one.backend == "mpi" ? make_mpi_communicator(ranks, ledger, options)
+                                      : make_shm_communicator(ranks, ledger, options);
   return std::make_unique<SleepyCommunicator>(std::move(inner));
 }
 
@@ -190,7 +192,7 @@ bool loss_is_noticed(const Case& one, std::uint64_t seed, bool before_norm) {
 std::vector<Case> cases_of_loss() {
   std::vector<Case> cases;
   for (const int stage : {3, 2, 0})
-    for (const char* backend : {"shm", "windows", "mpi"})
+    for (const char* backend : {"shm", "windows", "mpi", "ring"})
       cases.push_back({{stage, zero::Accumulation::ordered, 3, true, 1},
                        stage == 3 ? test::Vocabulary::tied : test::Vocabulary::untied,
                        backend,
@@ -205,7 +207,7 @@ std::vector<Case> all_cases() {  // NOLINT: one loop per axis
   using zero::Accumulation;
   for (const bool bf16 : {false, true})
     for (const int ranks : {3, 5})
-      for (const char* backend : {"shm", "windows", "mpi"})
+      for (const char* backend : {"shm", "windows", "mpi", "ring"})
         for (const auto vocabulary : {test::Vocabulary::untied, test::Vocabulary::tied, test::Vocabulary::in_blocks})
           for (int stage = 0; stage < 4; ++stage)
             for (const auto accumulation : {Accumulation::local, Accumulation::ordered})

@@ -4,6 +4,7 @@
 #include "thread_mpi.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -49,7 +50,7 @@ struct Meeting {
 
 struct Group {
   int size = 0;
-  std::map<std::pair<int, int>, std::deque<Message*>> channels;  // (from, to): messages that only one side has posted
+  std::map<std::array<int, 3>, std::deque<Message*>> channels;  // (from, to, tag): messages that one side has posted
   std::deque<std::unique_ptr<Meeting>> meetings;
   std::vector<Group*> duplicates;   // the k-th duplicate that each rank makes
   std::vector<Process*> processes;  // by rank
@@ -222,13 +223,13 @@ void make_progress(Process* process) {
   end_collectives(process);
 }
 
-MPI_Request post(Member* member, bool sends, const void* from, void* to, std::size_t bytes, int peer) {
+MPI_Request post(Member* member, bool sends, const void* from, void* to, std::size_t bytes, int peer, int tag) {
   sleep_at_random();
+  const std::array<int, 3> ends = {sends ? member->rank : peer, sends ? peer : member->rank, tag};
   Message* message = nullptr;
   {
     const Unseen unseen;
     const std::lock_guard lock(mutex);
-    const auto ends = sends ? std::pair(member->rank, peer) : std::pair(peer, member->rank);
     auto& channel = member->group->channels[ends];
     for (Message* other : channel) {  // the oldest message without this side
       if (message == nullptr && !(sends ? other->sent : other->received)) message = other;
@@ -252,9 +253,8 @@ MPI_Request post(Member* member, bool sends, const void* from, void* to, std::si
   }
   auto* request = new Request{.member = member, .message = message};
   if (!message->sent || !message->received) return request;
-  const auto ends = sends ? std::pair(member->rank, peer) : std::pair(peer, member->rank);
   member->group->channels[ends].pop_front();
-  const int mover = chance() % 2 == 0 ? ends.first : ends.second;
+  const int mover = chance() % 2 == 0 ? ends[0] : ends[1];
   member->group->processes[static_cast<std::size_t>(mover)]->to_move.push_back(message);
   return request;
 }
@@ -384,14 +384,13 @@ int MPI_Error_string(int /*code*/, char* text, int* length) {
   return MPI_SUCCESS;
 }
 
-int MPI_Isend(const void* from, int count, MPI_Datatype type, int to, int /*tag*/, MPI_Comm comm,
-              MPI_Request* request) {
-  *request = post(comm, true, from, nullptr, static_cast<std::size_t>(count) * type, to);
+int MPI_Isend(const void* from, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request* request) {
+  *request = post(comm, true, from, nullptr, static_cast<std::size_t>(count) * type, to, tag);
   return MPI_SUCCESS;
 }
 
-int MPI_Irecv(void* to, int count, MPI_Datatype type, int from, int /*tag*/, MPI_Comm comm, MPI_Request* request) {
-  *request = post(comm, false, nullptr, to, static_cast<std::size_t>(count) * type, from);
+int MPI_Irecv(void* to, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Request* request) {
+  *request = post(comm, false, nullptr, to, static_cast<std::size_t>(count) * type, from, tag);
   return MPI_SUCCESS;
 }
 

@@ -182,12 +182,54 @@ def slow_links(cases):
     cases.expect(abs(stage2["loss_there"] - 0.8) < 1e-9 and stage2["slowest_gbit"] == 0.1, f"{stage2}")
     words = "Stage 2 is slowed down by more than 10 % below 3.2 Gbit/s (the overlap condition predicts 1.6) and costs 80 % of its rate at 0.1 Gbit/s."
     cases.expect(words in facts["verdict"], facts["verdict"])
+    # stage 3 hides 48 Mbit behind 80 ms, so it has no such limit above 48e6/90e6 Gbit/s, and no crossing was measured
+    cases.expect(all(links["against"] is None for links in facts["slow_links"]), f"{facts['slow_links']}")
     cases.expect("1 of 8 cases failed, 1 of 8 cases have not run." in facts["verdict"], facts["verdict"])
     cases.expect(page.classes.count("predicted") == 1, f"predicted cells {page.classes.count('predicted')}")
     one = next(found for found in facts["fastest"] if found["where"] == {"comm.throttle_gbit": "1"})
     # stage 3 hides 48 Mbit behind 80 ms: at 1 Gbit/s its step stays 0.1 s
     cases.expect(one["value"] == "3" and one["predicted"] and abs(one["lead"] - 0.21) < 1e-6, f"{one}")
     cases.expect("no &lt;script&gt;memory" in page.text and "with uncommitted changes" in page.text and "kozero sweep made.toml" in page.text, "facts of the page")
+
+
+def crossing(cases):
+    """Where stage 3 becomes slower than stage 2, by interpolation; by the rule, from latency and without prefetching; the room for states."""
+    axes = [{"key": "zero.stage", "values": [2, 3]}, {"key": "comm.throttle_gbit", "values": [0, 10, 1]}]
+    seconds = {(2, 0): 0.1, (2, 10): 0.1, (2, 1): 0.2, (3, 0): 0.1, (3, 10): 0.1, (3, 1): 0.242}
+    write_sweep(cases.folder / "crossing", axes, [({"zero.stage": stage, "comm.throttle_gbit": gbit, "zero.prefetch_units": 0, "comm.latency_us": 50}, step_s, LOSSES, 1)
+                                                  for (stage, gbit), step_s in seconds.items()])
+    for path in (cases.folder / "crossing").rglob("metrics.jsonl"):  # 1.6 and 4 MB per rank, of a model of 100,000 parameters
+        three = "stage = 3" in (path.parent / "deck.toml").read_text()
+        rows = [{**json.loads(line), "memory": {"parameters": 4e5 / (2 if three else 1), "gradients": 2e5, "optimizer": 4e5},
+                 "calls": {"reduce_scatter": 10, "all_gather": 40 if three else 20}} for line in path.read_text().splitlines()]
+        path.write_text("".join(json.dumps(one) + "\n" for one in rows))
+        (path.parent / "log.txt").write_text("model        gpt2, 2 layers, vocabulary 100: 0.10 M parameters in 3 units\n")
+    sweep = json.loads((cases.folder / "crossing/sweep.json").read_text())
+    (cases.folder / "crossing/sweep.json").write_text(json.dumps({**sweep, "program": {"free_memory": "20.0 MB"}}))
+    facts, page = cases.report("crossing")
+    one = next(links for links in facts["slow_links"] if links["against"])
+    cases.expect(one["choice"] == "stage 3" and one["against"] == "stage 2" and abs(one["measured_gbit"] / 10**0.5 - 1) < 1e-6, f"{one}")  # 1.1**2 = 1.21
+    cases.expect("Stage 3 takes at least 10 % longer than stage 2 below 3.2 Gbit/s" in facts["verdict"], facts["verdict"])
+    cases.expect("stage 3 against stage 2" in page.text, "no row of the crossing")
+    # 32 Mbit and 10 calls are hidden behind 53 ms, 16 Mbit and 20 calls of 50 us are not: 0.1 + 1e-3 + 16e6/B = 0.11 at B = 16e6/9e-3
+    stage2 = next(links for links in facts["slow_links"] if links["choice"] == "stage 2" and not links["against"])
+    cases.expect(abs(stage2["predicted_gbit"] / (0.016 / 0.009) - 1) < 1e-6, f"{stage2}")
+    # 10 MB per rank: 1 MB of states per 100,000 parameters in stage 2, 0.8 in stage 3
+    cases.expect(facts["parameters_with_room"] == {"2": 1e6, "3": 1.25e6}, f"{facts['parameters_with_room']}")
+    cases.expect("By model states alone, 2 ranks with 9.5 MiB each need stage 3 above 1.00 M parameters." in facts["verdict"], facts["verdict"])
+
+
+def older_figures(cases):
+    """A report over an older one leaves no figure of it; files that the report did not make stay."""
+    write_run(cases.folder / "older", [row(i + 1, loss) for i, loss in enumerate(LOSSES)])
+    cases.report("older")
+    folder = cases.folder / "older/report"
+    before = {path.name for path in folder.iterdir()}
+    (folder / "mine.png").write_text("mine")
+    (cases.folder / "older/metrics.jsonl").write_text("")
+    facts, _ = cases.report("older")
+    after = {path.name for path in folder.iterdir()}
+    cases.expect(after == {"index.html", "mine.png"} and (len(before) > 2 or not HAS_GNUPLOT), f"{before}, then {after}")
 
 
 def losses(cases):
@@ -201,6 +243,12 @@ def losses(cases):
     (cases.folder / "l/b/metrics.jsonl").write_text((cases.folder / "l/a/metrics.jsonl").read_text())
     facts, _ = cases.report("l/a", "l/b", "l/c", "--out", "l/report")
     cases.expect("Losses: 0 bits differ over 2 runs." in facts["verdict"], facts["verdict"])
+    for seed in range(30):
+        for name in ("one", "two"):
+            write_run(cases.folder / f"groups/{seed}{name}", [row(i + 1, loss) for i, loss in enumerate(LOSSES)], {"run.seed": seed})
+    facts, page = cases.report(*(str(path.relative_to(cases.folder)) for path in sorted((cases.folder / "groups").iterdir())))
+    words = "Losses: 0 bits differ over 60 runs, each compared within one of 30 groups of equal decks."
+    cases.expect(words in facts["verdict"] and page.text.count("0 bits differ") == 21, facts["verdict"])
 
 
 def real_runs(cases):
@@ -298,7 +346,7 @@ def foreign_values(cases):
 def main():
     with tempfile.TemporaryDirectory() as name:
         cases = Cases(*sys.argv[1:4], pathlib.Path(name))
-        for case in (fastest, slow_links, losses, real_runs, bad_input, foreign_values, long_run):
+        for case in (fastest, slow_links, crossing, older_figures, losses, real_runs, bad_input, foreign_values, long_run):
             before = cases.wrong
             case(cases)
             print(f"{case.__name__}: {cases.wrong - before} wrong")

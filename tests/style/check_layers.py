@@ -23,7 +23,7 @@ BELOW = {
     "plan": "core kernels distributed model optim zero io data train",
     "run": "core kernels distributed model optim zero io data huggingface train plan",
     "program": "core kernels distributed model optim zero io data huggingface train plan run",
-    "report": "core distributed io",
+    "report": "core kernels distributed model optim zero io data train plan",
     "commands": "core kernels distributed model optim zero io data huggingface train plan run program report",
     "bench": "core kernels distributed model optim zero io data huggingface train plan run program",
 }

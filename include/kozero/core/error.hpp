@@ -29,6 +29,8 @@ enum class Failure : int {
   preempted = 75,     ///< stopped on request; run again to go on
 };
 
+inline constexpr int kPreempted = static_cast<int>(Failure::preempted);  ///< the exit status
+
 /// The text on one line: control characters are escaped as \n, \t, \x1b or \u0085, so that no path and no value can
 /// break a line or move a terminal's cursor. Other bytes stay.
 std::string escaped(std::string_view text);

@@ -164,13 +164,23 @@ class EventScope {
   std::uint64_t number_;
 };
 
+/// A region of Kokkos's tools, such as its connector to NVTX; nothing if none is loaded.
+class Region {
+ public:
+  explicit Region(const char* name);
+  ~Region();
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
+};
+
 /// Seconds by phase of a step. The trainer adds them up, and reads and clears the sums once a step. A phase also sets
-/// the position's phase.
+/// the position's phase, and is a region.
 class PhaseSeconds {
  public:
   class Scope {
    public:
-    Scope(PhaseSeconds& sums, const char* name) : sums_(sums), name_(name), phase_(name), event_({.name = name}) {}
+    Scope(PhaseSeconds& sums, const char* name)
+        : sums_(sums), name_(name), phase_(name), region_(name), event_({.name = name}) {}
     ~Scope() { sums_.seconds_[name_] += event_.seconds(); }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
@@ -179,6 +189,7 @@ class PhaseSeconds {
     PhaseSeconds& sums_;
     const char* name_;
     Phase phase_;
+    Region region_;
     EventScope event_;
   };
 

@@ -32,8 +32,10 @@ struct DeviceAndHost {
 /// Bytes that a rank sends, on average over the ranks.
 struct BytesSent {
   std::int64_t all = 0;
-  std::int64_t across = 0;  ///< part of `all` sent to ranks of other groups
-  std::int64_t calls = 0;   ///< number of reductions and gathers
+  std::int64_t across = 0;    ///< part of `all` sent to ranks of other groups
+  std::int64_t gathered = 0;  ///< part of `all` sent by gathers
+  std::int64_t calls = 0;     ///< number of reductions and gathers
+  std::int64_t gathers = 0;   ///< number of gathers
 };
 
 struct MemoryPlan {

@@ -6,7 +6,7 @@
 //   update          bytes of weights, gradients, their sums and states / rate of memory; for state on a GPU's host,
 //                   / rate of the host's memory or of the bus
 //   communication   bytes sent / rate of the link + collectives * latency + bytes of weights on the host / rate of the
-//                   bus, at least the time of a simulated network, less the time hidden behind backward
+//                   bus, less what backward hides of it on GPUs, + the delay of a simulated network (network_delay.hpp)
 //   disk            bytes of state read and written / rate of the disk, less the writes hidden behind products
 // The estimate is most reliable about which of these terms limits a step.
 #pragma once
@@ -74,7 +74,7 @@ struct StepTime {
   double streams = 0.0;
   double update = 0.0;
   double communication = 0.0;  ///< not hidden
-  double hidden = 0.0;         ///< communication behind backward; not in the total
+  double hidden = 0.0;         ///< communication behind computation; not in the total
   double disk = 0.0;           ///< not hidden
 
   [[nodiscard]] double total() const { return products + streams + update + communication + disk; }

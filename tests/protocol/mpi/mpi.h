@@ -17,7 +17,14 @@ using MPI_Errhandler = int;
 using MPI_Group = int;
 using MPI_Status = int;
 
-enum MPI_Datatype : int { MPI_BYTE = 1, MPI_CHAR = 1, MPI_INT = 4, MPI_DOUBLE = 8, MPI_INT64_T = 8 };  // bytes of each
+enum MPI_Datatype : int {  // bytes of each
+  MPI_BYTE = 1,
+  MPI_CHAR = 1,
+  MPI_INT = 4,
+  MPI_FLOAT = 4,
+  MPI_DOUBLE = 8,
+  MPI_INT64_T = 8
+};
 
 #define MPI_COMM_WORLD (kozero::test::world_of_this_thread())
 #define MPI_COMM_NULL nullptr
