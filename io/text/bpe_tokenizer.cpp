@@ -226,9 +226,9 @@ bool BpeTokenizer::ends_text(Token token) const {
 
 void BpeTokenizer::save(const std::string& path) const { write_whole_file(path, json_text_); }
 
-BpeTokenizer train_bpe(const Corpus& corpus, int vocab, const PublishedSplit& split) {
+std::unique_ptr<BpeTokenizer> train_bpe(const Corpus& corpus, int vocab, const PublishedSplit& split) {
   const PretokenCounts counts = count_pretokens(corpus, split);
-  return BpeTokenizer(learn_merges(counts.all(), vocab - 257), split);
+  return std::make_unique<BpeTokenizer>(learn_merges(counts.all(), vocab - 257), split);
 }
 
 }  // namespace kozero::io

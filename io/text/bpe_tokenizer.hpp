@@ -80,6 +80,6 @@ class BpeTokenizer : public Tokenizer {
 
 /// A tokenizer of at most `vocab` ids, learned from at most 64 MiB of the corpus: every k-th block of a larger corpus.
 /// Memory grows with the number of different pretokens; if there are too many, the rarest are dropped.
-BpeTokenizer train_bpe(const Corpus& corpus, int vocab, const PublishedSplit& split);
+std::unique_ptr<BpeTokenizer> train_bpe(const Corpus& corpus, int vocab, const PublishedSplit& split);
 
 }  // namespace kozero::io

@@ -102,7 +102,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, const Corpus*
       throw Error(Failure::deck, "data.tokenizer = \"" + spec +
                                      "\" is trained on text: give data.text, or the path of a tokenizer's file");
     }
-    return std::unique_ptr<Tokenizer>(new BpeTokenizer(train_bpe(*corpus, *size, published_split(split))));
+    return train_bpe(*corpus, *size, published_split(split));
   }
   if (!is_there(spec)) refuse(spec);
   return load_tokenizer(spec);
