@@ -15,6 +15,7 @@
 #include <kozero/data/prepare.hpp>
 #include <kozero/data/text_files.hpp>
 #include "io/deck/matrix_file.hpp"
+#include "io/posix/file.hpp"
 #include "io/posix/readable.hpp"
 #include "io/run/metrics.hpp"
 #include "src/data/document_formats.hpp"
@@ -95,6 +96,7 @@ std::vector<TextFile> find_below(const std::string& path, const TextSource& sour
     collect(path, source, found, skipped);
     std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.path < b.path; });
   } else {
+    static_cast<void>(io::FileDescriptor(path, io::FileDescriptor::Use::read));  // refuses what is no regular file
     found.push_back(describe(path, source));
     if (const Objection wrong = objection_to_documents(found.back()); !wrong.reason.empty()) {
       refuse(source.key, path, wrong.refusal);
@@ -111,7 +113,7 @@ std::vector<std::string> matches_of(const std::string& path, const std::string& 
   const int problem = ::glob(path.c_str(), GLOB_NOSORT, nullptr, &matches);
   std::vector<std::string> paths(matches.gl_pathv, matches.gl_pathv + matches.gl_pathc);
   ::globfree(&matches);
-  if (problem != 0 || paths.empty()) refuse(key, path, "no file or folder matches");
+  if (problem != 0 || paths.empty()) refuse(key, path, "no such file or folder, and none that matches");
   std::sort(paths.begin(), paths.end());
   return paths;
 }

@@ -202,7 +202,8 @@ TEST_CASE("a key that changes bits is named on resume, whichever it is, with bot
                                                       {"train.on_nonfinite", "skip"},
                                                       {"train.loss_scale", "8"},
                                                       {"optim.min_lr", "0.001"},
-                                                      {"optim.freeze", "wte.*"}};
+                                                      {"optim.freeze", "wte.*"},
+                                                      {"data.mask_documents", "true"}};
     if (row.effect != io::Effect::bits || row.key == "optim.momentum") continue;
     const auto given = other.find(row.key);
     const std::string value = given != other.end()                                          ? given->second
