@@ -1,10 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// pretokenizer.cpp: NFC by utf8proc, split patterns by PCRE2, and GPT-2's byte alphabet.
-#include <utf8proc.h>
+// pretokenizer.cpp: split patterns by rule or by PCRE2, and GPT-2's byte alphabet.
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <memory>
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -17,66 +15,6 @@
 namespace kozero::io {
 
 namespace {
-
-/// The lead byte of U+0300, the first combining mark. Characters below it are in form C already.
-constexpr unsigned char kFirstLead = 0xCC;
-
-bool may_change(char byte) { return static_cast<unsigned char>(byte) >= kFirstLead; }
-bool is_ascii(char byte) { return static_cast<unsigned char>(byte) < 0x80; }
-
-/// Appends well-formed UTF-8 in form C.
-void append_composed(std::string_view text, std::string& out) {
-  utf8proc_uint8_t* composed = nullptr;
-  const auto size =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
-                   &composed, static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
-  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(composed, &std::free);
-  require(size >= 0, std::string("to_nfc: ") + utf8proc_errmsg(size));
-  out.append(reinterpret_cast<const char*>(composed), static_cast<std::size_t>(size));
-}
-
-struct Range {
-  std::int32_t first, last;
-};
-
-/// Marks of Unicode 10 to 15 that have a combining class or compose.
-constexpr std::array<Range, 38> kLaterMarks = {
-    {{0x7FD, 0x7FD},     {0x898, 0x89F},     {0x8CA, 0x8D3},     {0x9FE, 0x9FE},     {0xC3C, 0xC3C},
-     {0xD3B, 0xD3C},     {0xEBA, 0xEBA},     {0x1715, 0x1715},   {0x1ABF, 0x1ACE},   {0x1DF6, 0x1DFA},
-     {0xA82C, 0xA82C},   {0x10D24, 0x10D27}, {0x10EAB, 0x10EAC}, {0x10EFD, 0x10EFF}, {0x10F46, 0x10F50},
-     {0x10F82, 0x10F85}, {0x11070, 0x11070}, {0x1133B, 0x1133B}, {0x1145E, 0x1145E}, {0x11839, 0x1183A},
-     {0x11930, 0x11930}, {0x11938, 0x11938}, {0x1193D, 0x1193E}, {0x11943, 0x11943}, {0x119E0, 0x119E0},
-     {0x11A34, 0x11A34}, {0x11A47, 0x11A47}, {0x11A99, 0x11A99}, {0x11D42, 0x11D42}, {0x11D44, 0x11D45},
-     {0x11D97, 0x11D97}, {0x11F41, 0x11F42}, {0x16FF0, 0x16FF1}, {0x1E08F, 0x1E08F}, {0x1E130, 0x1E136},
-     {0x1E2AE, 0x1E2AE}, {0x1E2EC, 0x1E2EF}, {0x1E4EC, 0x1E4EF}}};
-
-bool is_later_mark(std::string_view character) {
-  if (character.size() < 2) return false;
-  std::int32_t code = 0;
-  utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(character.data()),
-                   static_cast<utf8proc_ssize_t>(character.size()), &code);
-  const auto range =
-      std::partition_point(kLaterMarks.begin(), kLaterMarks.end(), [&](const Range& r) { return r.last < code; });
-  return range != kLaterMarks.end() && range->first <= code;
-}
-
-/// Appends any bytes in form C, except later marks and bytes that are not UTF-8, which are appended unchanged.
-void append_stretch(std::string_view text, std::string& out) {
-  std::size_t end = 0;
-  while (end < text.size()) {
-    const std::size_t character = utf8_character(text.substr(end));
-    if (character > 0 && !is_later_mark(text.substr(end, character))) {
-      end += character;
-      continue;
-    }
-    const std::size_t kept = std::max<std::size_t>(character, 1);
-    if (end > 0) append_composed(text.substr(0, end), out);
-    out.append(text.substr(end, kept));
-    text.remove_prefix(end + kept);
-    end = 0;
-  }
-  if (end > 0) append_composed(text, out);
-}
 
 std::string pcre2_text(int code) {
   std::array<PCRE2_UCHAR, 256> text{};
@@ -133,23 +71,6 @@ const std::array<int, 0x180>& byte_of_character() {
 }
 
 }  // namespace
-
-std::string to_nfc(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (auto rest = text.begin(); rest != text.end();) {
-    auto first = std::find_if(rest, text.end(), may_change);
-    // Starts at an ASCII character, since ASCII never composes with what is before it.
-    if (first != text.end() && first != rest) {
-      for (--first; first != rest && !is_ascii(*first);) --first;
-    }
-    out.append(rest, first);
-    auto end = first == text.end() ? first : std::find_if(first + 1, text.end(), is_ascii);
-    append_stretch(std::string_view(first, end), out);
-    rest = end;
-  }
-  return out;
-}
 
 const char* const kGpt2Split = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 

@@ -1,9 +1,12 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_pretokenizer.cpp: classes of characters, and the published splits beside the regular expressions that they are.
+// test_pretokenizer.cpp: classes of characters, form C, and the published splits beside the regular expressions that
+// they are.
 #include <catch2/catch_test_macros.hpp>
 
 #include <utf8proc.h>
+#include <array>
+#include <cstdlib>
 #include <random>
 #include <string>
 #include <vector>
@@ -113,6 +116,14 @@ std::string random_text(std::mt19937& random, std::size_t num_characters, unsign
   return text;
 }
 
+void check_composed(const std::string& text) {
+  utf8proc_uint8_t* const whole = utf8proc_NFC(reinterpret_cast<const utf8proc_uint8_t*>(text.c_str()));
+  const std::string expected(reinterpret_cast<const char*>(whole));
+  std::free(whole);
+  CAPTURE(text);
+  if (to_nfc(text) != expected) CHECK(to_nfc(text) == expected);
+}
+
 }  // namespace
 
 TEST_CASE("classes of characters are those of Unicode") {
@@ -157,12 +168,50 @@ TEST_CASE("every published split with a rule is its regular expression") {
 TEST_CASE("pretokens do not depend on where the windows of the splitter end") {
   std::mt19937 random(4);
   for (const Pair& pair : pairs_with_rules()) {
+    for (std::size_t size = 8120; size < 8200; ++size) {  // around the window's 8192 bytes
+      check_same(pair, std::string(size, 'a') + "-'llama o'vert 'S! 1234567 \t\n\n  \n x");
+    }
     for (int i = 0; i < 30; ++i) check_same(pair, random_text(random, 5000, 3000, false));
     for (const std::string& character : kCharacters) {
       std::string run;
       while (run.size() < 40000) run += character;
       check_same(pair, "a " + run + "\n b");
     }
+  }
+}
+
+TEST_CASE("text is in form C as when utf8proc composes all of it") {
+  const std::vector<std::string> characters = {"a",
+                                               "e",
+                                               " ",
+                                               "\xC3\xA9",
+                                               "\xC2\xBD",
+                                               "\xCC\x81",
+                                               "\xCC\xA7",
+                                               "\xCD\x84",  // marks: U+0301, U+0327, U+0344
+                                               "\xE1\x84\x80",
+                                               "\xE1\x85\xA1",
+                                               "\xE1\x86\xA8",
+                                               "\xEA\xB0\x80",  // Hangul: jamo L, V, T; LV
+                                               "\xE2\x84\xAB",
+                                               "\xEF\xA4\x80",
+                                               "\xE4\xB8\xAD",
+                                               "\xE0\xA7\x87",
+                                               "\xE0\xA6\xBE",
+                                               "\xE1\xBA\x9B",
+                                               "\xF0\x9D\x85\x9E",
+                                               "\xF0\x9F\x98\x80",
+                                               "\xD9\xB1"};
+  std::mt19937 random(9);
+  for (int i = 0; i < 20000; ++i) {
+    std::string text;
+    for (unsigned n = random() % 12; n > 0; --n) text += characters[random() % characters.size()];
+    check_composed(text);
+  }
+  for (std::int32_t code = 0x80; code < 0x7FD; ++code) {  // after a letter, and before a mark
+    std::array<utf8proc_uint8_t, 4> bytes{};
+    const auto size = static_cast<std::size_t>(utf8proc_encode_char(code, bytes.data()));
+    check_composed("e" + std::string(reinterpret_cast<const char*>(bytes.data()), size) + "\xCC\x81 ");
   }
 }
 
