@@ -32,6 +32,7 @@ void require_replaceable(const std::string& folder) {
 void make_folder(const PrepareOrder& order, const std::vector<TextFile>& files, const std::string& folder,
                  const std::string& fingerprint) {
   require_replaceable(folder);
+  fs::create_directories(fs::absolute(folder).parent_path());
   const std::string partial = io::partial_name(folder);
   const EntryLock lock(partial + ".lock", folder, order.say);
   if (is_current(folder, fingerprint)) return;
