@@ -116,7 +116,7 @@ struct Queued {
   }
 };
 
-/// The pretokens' tokens lie one after the other; those that a merge leaves over are at a word's end.
+/// The tokens of a pretoken in MergeLearner::tokens_. A merge shortens them; what it leaves over is behind them.
 struct Word {
   std::uint32_t first, size;
 };

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 #include <array>
-#include <chrono>
 #include <cstdlib>
 #include <iostream>
 
@@ -25,11 +24,9 @@ namespace {
 class ProgressLine {
  public:
   void show(std::int64_t done, std::int64_t all) {
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-    if (seconds < next_) return;
-    next_ = seconds + (is_terminal_ ? 0.2 : 30.0);
-    const std::string text = data::progress_text(done, all, seconds);
-    std::cerr << (is_terminal_ ? "\r\x1b[K" + text : text + "\n") << std::flush;
+    const auto text = progress_.due(done, all);
+    if (!text) return;
+    std::cerr << (is_terminal_ ? "\r\x1b[K" + *text : *text + "\n") << std::flush;
     is_shown_ = is_terminal_;
   }
   ~ProgressLine() {
@@ -37,9 +34,8 @@ class ProgressLine {
   }
 
  private:
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   bool is_terminal_ = ::isatty(STDERR_FILENO) != 0;
-  double next_ = is_terminal_ ? 1.0 : 30.0;
+  data::ProgressText progress_{is_terminal_ ? 1.0 : 30.0, is_terminal_ ? 0.2 : 30.0};
   bool is_shown_ = false;
 };
 

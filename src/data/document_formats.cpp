@@ -10,7 +10,6 @@
 
 #include <kozero/core/error.hpp>
 #include "io/posix/file.hpp"
-#include "io/posix/readable.hpp"
 #include "io/text/byte_stream.hpp"
 
 namespace kozero::data {
@@ -30,11 +29,6 @@ struct DocumentFormat {
   Objection (*objection)(const FileBeginning&);
   std::unique_ptr<io::DocumentReader> (*open)(const TextFile&, std::int64_t block_bytes, CorpusPass&);
 };
-
-/// Text may begin with a magic number of letters.
-bool is_text(std::string_view bytes) {
-  return bytes.find('\0') == std::string_view::npos && io::utf8_prefix(bytes) == bytes.size();
-}
 
 Objection objection_to_text(const FileBeginning& begin) {
   if (!begin.compression.empty()) {
@@ -71,7 +65,9 @@ constexpr std::array kDocumentFormats = {
         [](const TextFile& file, std::int64_t block_bytes, CorpusPass& pass) {
           return read_records(open_json_lines(file.path, file.rules), file, block_bytes, pass);
         }},
-    DocumentFormat{[](const FileBeginning& begin) { return begin.bytes.starts_with("PAR1") && !is_text(begin.bytes); },
+    DocumentFormat{[](const FileBeginning& begin) {
+                     return begin.bytes.starts_with("PAR1") && !is_text(begin.bytes, begin.is_whole);
+                   },
                    [](const FileBeginning& begin) { return objection_to_parquet(begin.file.path, begin.file.rules); },
                    [](const TextFile& file, std::int64_t block_bytes, CorpusPass& pass) {
                      return read_records(open_parquet(file.path, file.rules), file, block_bytes, pass);

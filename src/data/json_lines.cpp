@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "io/posix/readable.hpp"
@@ -33,19 +34,18 @@ class Lines {
   /// The next line without its end, valid until the next call; nullopt behind the last. Throws BadRecord for a line of
   /// more than kMostRecordBytes, which is passed over.
   std::optional<std::string_view> next() {
-    buffer_.erase(0, begin_);
-    begin_ = 0;
-    std::size_t searched = 0;
+    std::size_t searched = begin_;
     bool too_long = false;
     for (;;) {
       const std::size_t end = buffer_.find('\n', searched);
       if (end != std::string::npos) return line(end, end + 1, too_long);
-      searched = buffer_.size();
+      buffer_.erase(0, begin_);  // once per read, not per line
+      begin_ = 0;
       if (std::ssize(buffer_) > kMostRecordBytes) {
         too_long = true;
         buffer_.clear();
-        searched = 0;
       }
+      searched = buffer_.size();
       if (!read_more()) break;
     }
     if (buffer_.empty() && !too_long) return std::nullopt;
@@ -54,13 +54,13 @@ class Lines {
 
  private:
   std::string_view line(std::size_t end, std::size_t next, bool too_long) {
+    const std::size_t begin = std::exchange(begin_, next);
     ++number_;
-    begin_ = next;
     if (too_long) {
       throw BadRecord(
           fmt::format("row {}: longer than {}: split the document", number_, io::readable_bytes(kMostRecordBytes)));
     }
-    return std::string_view(buffer_).substr(0, end);
+    return std::string_view(buffer_).substr(begin, end - begin);
   }
 
   bool read_more() {

@@ -70,10 +70,14 @@ Objection not_utf8(std::string_view bytes, std::size_t good, std::int64_t offset
   return {reason, reason + "; convert it, for example: iconv -f LATIN1 -t UTF-8 FILE >NEW"};
 }
 
-Objection objection_to(std::string_view bytes, bool is_whole) {
+bool is_text(std::string_view bytes, bool is_whole) {
   const std::size_t good = io::utf8_prefix(bytes);
   const bool may_be_cut = !is_whole && bytes.size() - good < 4;
-  const bool is_utf8 = bytes.find('\0') == std::string_view::npos && (good == bytes.size() || may_be_cut);
+  return bytes.find('\0') == std::string_view::npos && (good == bytes.size() || may_be_cut);
+}
+
+Objection objection_to(std::string_view bytes, bool is_whole) {
+  const bool is_utf8 = is_text(bytes, is_whole);
   if (is_utf8 && is_json_array(bytes)) {
     return not_text("a JSON array of objects", "write JSON lines: jq -c '.[]' FILE >NEW.jsonl");
   }
@@ -82,7 +86,7 @@ Objection objection_to(std::string_view bytes, bool is_whole) {
   if (bytes.find('\0') != std::string_view::npos) {
     return {"binary", "not text: it holds a NUL byte; accepted: UTF-8 text, JSON lines (also .gz, .zst), Parquet"};
   }
-  return is_utf8 ? Objection() : not_utf8(bytes, good, 0);
+  return is_utf8 ? Objection() : not_utf8(bytes, io::utf8_prefix(bytes), 0);
 }
 
 }  // namespace kozero::data

@@ -15,6 +15,10 @@ struct Objection {
   std::string refusal;
 };
 
+/// Whether the beginning of a file is UTF-8 without NUL, which begins like text even if a magic number of letters is in
+/// front. `is_whole` says whether it is the whole file.
+bool is_text(std::string_view head, bool is_whole);
+
 /// `head` is the beginning of a file; `is_whole` says whether it is the whole file.
 /// A PDF may begin like text; the other formats do not.
 Objection objection_to(std::string_view head, bool is_whole);

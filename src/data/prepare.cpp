@@ -90,7 +90,10 @@ std::vector<std::string> notes_on(const PrepareOrder& order, const PreparedToken
   return notes;
 }
 
-std::string progress_text(std::int64_t done, std::int64_t all, double seconds) {
+std::optional<std::string> ProgressText::due(std::int64_t done, std::int64_t all) {
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  if (seconds < next_) return std::nullopt;
+  next_ = seconds + every_;
   const double rate = static_cast<double>(done) / seconds;
   return fmt::format("{:.0f} % of {:.2f} GB text, {:.1f} MB/s, {} left",
                      100.0 * static_cast<double>(done) / static_cast<double>(all), static_cast<double>(all) / 1e9,

@@ -3,7 +3,6 @@
 // text_source.cpp: the sources data.text and data.source: rank 0 makes the tokens, or finds them in the cache; all
 // ranks read them there.
 #include <fmt/format.h>
-#include <chrono>
 #include <filesystem>
 
 #include <kozero/core/architecture.hpp>
@@ -111,17 +110,13 @@ DataSet open_text(const OpenOrder& given) {
   const io::Deck& deck = given.deck;
   PrepareOrder order = order_of(deck);
   PreparedTokens found;  // rank 0's
-  constexpr double kQuietSeconds = 10.0;
-  const auto begin = std::chrono::steady_clock::now();
-  double next = kQuietSeconds;
-  order.progress = [&](std::int64_t done, std::int64_t all) {
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    if (seconds < next) return;
-    next = seconds + kQuietSeconds;
-    distributed::print_notice("tokens: " + progress_text(done, all, seconds));
+  order.say = [](const std::string& line) { distributed::print_notice(escaped(line)); };
+  constexpr double kSeconds = 10.0;
+  order.progress = [text = ProgressText(kSeconds, kSeconds)](std::int64_t done, std::int64_t all) mutable {
+    if (const auto due = text.due(done, all)) distributed::print_notice("tokens: " + *due);
   };
   const std::string folder = distributed::from_first_rank(given.comm, [&] {
-    found = prepare_in_cache(order, [](const std::string& line) { distributed::print_notice(escaped(line)); });
+    found = prepare_in_cache(order);
     return std::filesystem::absolute(found.folder).lexically_normal().string();
   });
   const PreparedTokens prepared = read_prepared(folder);

@@ -19,8 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using Say = std::function<void(const std::string& line)>;
-
 /// Removes what processes without the entry's lock left when they were killed; the caller holds the lock.
 void remove_partial(const fs::path& cache, const std::string& prefix) {
   for (const auto& each : fs::directory_iterator(cache)) {
@@ -42,17 +40,16 @@ void publish_entry(const std::string& made, const std::string& entry) {
   io::FileDescriptor(cache.string(), io::FileDescriptor::Use::sync).sync();
 }
 
-PreparedTokens made_entry(const PrepareOrder& order, const std::vector<TextFile>& files, const std::string& digits,
-                          const Say& say) {
+PreparedTokens made_entry(const PrepareOrder& order, const std::vector<TextFile>& files, const std::string& digits) {
   // Hidden names are no text: a cache inside the folder of a text does not become part of it.
   const fs::path cache = order.folder;
   const std::string entry = (cache / digits).string();
   const std::string prefix = "." + digits + ".partial.";
   fs::create_directories(cache);
-  const EntryLock lock((cache / ("." + digits + ".lock")).string(), entry, say);
+  const EntryLock lock((cache / ("." + digits + ".lock")).string(), entry, order.say);
   if (is_current(entry, digits)) return read_prepared(entry);
   if (io::is_there(entry))
-    say(entry + ": damaged; it is now " + io::set_aside(entry) + ", and the tokens are made again");
+    order.say(entry + ": damaged; it is now " + io::set_aside(entry) + ", and the tokens are made again");
   if (lock.is_held()) remove_partial(cache, prefix);
   // Who holds the lock goes on with what the last holder left.
   const std::string partial = lock.is_held()
@@ -73,14 +70,14 @@ PreparedTokens made_entry(const PrepareOrder& order, const std::vector<TextFile>
 
 }  // namespace
 
-PreparedTokens prepare_in_cache(const PrepareOrder& order, const Say& say) {
+PreparedTokens prepare_in_cache(const PrepareOrder& order) {
   SkippedFiles skipped;
   const auto files = find_text(order.all_sources(), skipped);
   const std::string digits = fingerprint_of(order, files);
   const std::string entry = (fs::path(order.folder) / digits).string();
   PreparedTokens tokens;
   try {
-    tokens = is_current(entry, digits) ? read_prepared(entry) : made_entry(order, files, digits, say);
+    tokens = is_current(entry, digits) ? read_prepared(entry) : made_entry(order, files, digits);
   } catch (const fs::filesystem_error& problem) {
     throw Error(Failure::write, fmt::format("data.cache = \"{}\": {}: {}; give a folder that this user can write",
                                             order.folder, problem.path1().string(), problem.code().message()));

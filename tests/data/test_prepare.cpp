@@ -175,18 +175,18 @@ TEST_CASE("byte-order marks and CR LF line ends of the text are counted, kept an
 
 TEST_CASE("a cache has an entry per text, tokenizer and split, made once and never replaced") {
   const ScratchFolder folder("cache");
-  const auto silent = [](const std::string& line) { FAIL_CHECK(line); };
   folder.put("text/a.txt", story(0, 300));
   PrepareOrder order{{folder / "text"}, "bpe:300", 0.1, folder / "cache"};
-  const auto first = prepare_in_cache(order, silent);
+  order.say = [](const std::string& line) { FAIL_CHECK(line); };
+  const auto first = prepare_in_cache(order);
   CHECK(!first.reused);
-  CHECK(prepare_in_cache(order, silent).reused);
-  CHECK(prepare_in_cache(order, silent).folder == first.folder);
+  CHECK(prepare_in_cache(order).reused);
+  CHECK(prepare_in_cache(order).folder == first.folder);
   SECTION("another text") { folder.put("text/a.txt", story(0, 301)); }
   SECTION("another tokenizer") { order.tokenizer = "bytes"; }
   SECTION("another fraction") { order.val_fraction = 0.2; }
   SECTION("another split") { order.split = "Qwen 2 and 3"; }
-  const auto other = prepare_in_cache(order, silent);
+  const auto other = prepare_in_cache(order);
   CHECK(!other.reused);
   CHECK(other.folder != first.folder);
   CHECK(fs::exists(first.train.files[0]));
@@ -197,15 +197,15 @@ TEST_CASE("a cache has an entry per text, tokenizer and split, made once and nev
 
 TEST_CASE("a damaged entry is set aside, and what a killed process left is removed") {
   const ScratchFolder folder("damaged");
-  const PrepareOrder order{{folder.put("a.txt", story(0, 300))}, "bytes", 0.1, folder / "cache"};
+  PrepareOrder order{{folder.put("a.txt", story(0, 300))}, "bytes", 0.1, folder / "cache"};
   std::string said;
-  const auto say = [&](const std::string& line) { said += line; };
-  const auto made = prepare_in_cache(order, say);
+  order.say = [&](const std::string& line) { said += line; };
+  const auto made = prepare_in_cache(order);
   fs::resize_file(made.train.files[0], 2000);
   folder.put("cache/." + made.fingerprint + ".partial.gone.1/train_000000.bin.partial", "half");
   folder.put("cache/.0000000000000000.partial.gone.1/train_000000.bin.partial", "another's");
   CHECK(said.empty());
-  CHECK(!prepare_in_cache(order, say).reused);
+  CHECK(!prepare_in_cache(order).reused);
   CHECK(said == made.folder + ": damaged; it is now " + made.folder + ".old, and the tokens are made again");
   CHECK(fs::file_size(made.folder + ".old/train_000000.bin") == 2000);
   CHECK(!fs::exists(folder / ("cache/." + made.fingerprint + ".partial.gone.1")));
@@ -274,10 +274,44 @@ TEST_CASE("the bytes of the shards depend neither on threads nor on where an ear
   CHECK(contents(prepare(order)) == expected);
 }
 
+TEST_CASE("shards record where documents begin") {
+  const ScratchFolder folder("documents");
+  std::string lines;
+  for (int i = 0; i < 100; ++i)
+    lines += R"({"text": ")" + std::string(static_cast<std::size_t>(1 + i % 37), 'a') + "\"}\n";
+  PrepareOrder order{{folder.put("a.jsonl", lines)}, "bytes", 0.0, folder / "out"};
+  order.shard_tokens = 300;
+  const auto made = prepare(order);
+  CHECK(made.train.files.size() > 3);
+  std::int64_t documents = 0;
+  for (const auto& file : made.train.files) {
+    const TokenShard shard(file, made.vocab);
+    std::vector<Token> tokens(static_cast<std::size_t>(shard.num_tokens()));
+    shard.read(0, tokens);
+    std::vector<std::int64_t> begins;  // a document begins with token 0, and has no other
+    for (std::int64_t i = 0; i < shard.num_tokens(); ++i) {
+      if (tokens[static_cast<std::size_t>(i)] == 0) begins.push_back(i);
+    }
+    CHECK(recorded_documents(shard) == begins);
+    documents += std::ssize(begins);
+  }
+  CHECK(documents == 100);
+  folder.put("out/train_000001.bin.documents", std::string(16, '\0'));
+  CHECK_THAT(thrown_by([&] { recorded_documents(TokenShard(made.train.files[1], made.vocab)); }).text,
+             ContainsSubstring("train_000001.bin.documents: not the documents of its shard"));
+}
+
+TEST_CASE("the folders above a prepared folder are made") {
+  const ScratchFolder folder("parents");
+  const auto made = prepare({{folder.put("a.txt", story(0, 10))}, "bytes", 0.0, folder / "not/yet/there"});
+  CHECK(fs::exists(folder / "not/yet/there/tokens.json"));
+  CHECK(made.train.tokens > 0);
+}
+
 TEST_CASE("a cache that cannot be written is refused by its key") {
   const ScratchFolder folder("readonly");
   PrepareOrder order{{folder.put("a.txt", story(0, 10))}, "bytes", 0.1, folder.put("file", "") + "/cache"};
-  const auto error = thrown_by([&] { prepare_in_cache(order, [](const std::string&) {}); });
+  const auto error = thrown_by([&] { prepare_in_cache(order); });
   CHECK(error.status == 4);
   CHECK_THAT(error.text, ContainsSubstring("data.cache = \"" + order.folder + "\": ") &&
                              ContainsSubstring("give a folder that this user can write"));

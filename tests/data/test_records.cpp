@@ -248,6 +248,15 @@ TEST_CASE("a Parquet file's text column gives its documents, row group by row gr
              ContainsSubstring("column \"id\" (data.filter) has string, not numbers"));
 }
 
+TEST_CASE("a Parquet row that is no document is named by its number in the file") {
+  const ScratchFolder folder("row");
+  Texts texts = some_texts(250);
+  texts[207] = "\xFF";  // in the third row group
+  const std::string path = folder / "a.parquet";
+  tests::write_parquet(path, texts, 100);
+  CHECK_THAT(error_of(source_of(path)), ContainsSubstring(path + ": row 208: not UTF-8: byte 0 is 0xFF of the text"));
+}
+
 TEST_CASE("damaged Parquet files are named with the row group, or counted and left out") {
   const ScratchFolder folder("damaged");
   const Texts texts = some_texts(250);

@@ -32,7 +32,7 @@ std::string random_pretoken(std::mt19937& random, std::size_t longest) {
   return text;
 }
 
-/// How many of the pretokens the cache knows; each must have its own tokens.
+/// How many of the pretokens are in the cache; each must have its own tokens.
 std::size_t num_known(const PretokenCache& cache, const std::vector<std::string>& pretokens) {
   std::size_t known = 0;
   for (const auto& text : pretokens) {
@@ -52,7 +52,7 @@ std::size_t num_known(const PretokenCache& cache, const std::vector<std::string>
 
 }  // namespace
 
-TEST_CASE("a cache knows what it was told, and no other pretoken") {
+TEST_CASE("a cache finds the pretokens that it was given, and no other") {
   std::mt19937 random(5);
   PretokenCache cache;
   std::vector<std::string> told, untold;

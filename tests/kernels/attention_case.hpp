@@ -12,6 +12,9 @@
 
 #include "reference.hpp"
 
+#if defined(KOKKOS_ENABLE_OPENMP)
+#include <omp.h>
+#endif
 #if !defined(KOKKOS_ENABLE_CUDA)
 #include "kernels/attention/host/attention_host.hpp"
 #endif
@@ -279,6 +282,25 @@ void check(const AttentionShape& shape, const std::vector<std::uint64_t>& ids = 
            const tests::DocumentLengths& lengths = {}) {
   check<T>(shape, Inputs<T>(shape), ids, lengths);
 }
+
+#if defined(KOKKOS_ENABLE_OPENMP) && !defined(KOKKOS_ENABLE_CUDA)
+/// Every algorithm's results on one thread are those on all, in bits.
+template <class T, class In>
+void require_same_bits_on_one_thread(const AttentionShape& shape, const In& in) {
+  const int threads = omp_get_max_threads();
+  for (const Algorithm<T>& algorithm : algorithms<T>()) {
+    if (algorithm.name.starts_with("teams of two")) continue;
+    CAPTURE(algorithm.name);
+    const Results all = run<T>(Device(), algorithm, shape, in.qkv, in.dy);
+    omp_set_num_threads(1);
+    const Results one = run<T>(Kokkos::OpenMP(1), algorithm, shape, in.qkv, in.dy);
+    omp_set_num_threads(threads);
+    REQUIRE(reference::same_bits(all.y, one.y));
+    REQUIRE(reference::same_bits(all.logsumexp, one.logsumexp));
+    REQUIRE(reference::same_bits(all.dqkv, one.dqkv));
+  }
+}
+#endif
 
 inline AttentionShape shape_of(std::int64_t batch, std::int64_t positions, std::int64_t heads, std::int64_t kv_heads,
                                std::int64_t head_dim) {

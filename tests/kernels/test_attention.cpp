@@ -6,10 +6,6 @@
 
 #include "attention_case.hpp"
 
-#if defined(KOKKOS_ENABLE_OPENMP)
-#include <omp.h>
-#endif
-
 namespace kozero::kernels {
 namespace {
 
@@ -121,19 +117,7 @@ TEMPLATE_LIST_TEST_CASE("attention repeats bit for bit", "[attention]", referenc
 TEMPLATE_LIST_TEST_CASE("attention has the same bits on one thread and on all", "[attention]", reference::StoredTypes) {
   const std::int64_t batch = GENERATE(1, 3);  // one sequence has fewer key heads than there should be tasks
   const AttentionShape shape = shape_of(batch, 150, 4, 2, 16);
-  const Inputs<> in(shape);
-  const int threads = omp_get_max_threads();
-  for (const Algorithm<TestType>& algorithm : algorithms<TestType>()) {
-    if (algorithm.name.starts_with("teams of two")) continue;
-    CAPTURE(algorithm.name);
-    const Results all = run<TestType>(Device(), algorithm, shape, in.qkv, in.dy);
-    omp_set_num_threads(1);
-    const Results one = run<TestType>(Kokkos::OpenMP(1), algorithm, shape, in.qkv, in.dy);
-    omp_set_num_threads(threads);
-    REQUIRE(reference::same_bits(all.y, one.y));
-    REQUIRE(reference::same_bits(all.logsumexp, one.logsumexp));
-    REQUIRE(reference::same_bits(all.dqkv, one.dqkv));
-  }
+  require_same_bits_on_one_thread<TestType>(shape, Inputs<>(shape));
 }
 #endif
 

@@ -6,10 +6,6 @@
 
 #include "attention_case.hpp"
 
-#if defined(KOKKOS_ENABLE_OPENMP)
-#include <omp.h>
-#endif
-
 namespace kozero::kernels {
 namespace {
 
@@ -79,19 +75,7 @@ TEMPLATE_LIST_TEST_CASE("documents have the same bits on one thread and on all",
   const CutDocuments documents({{3, 130, 1, 16}});
   AttentionShape shape = shape_of(1, 150, 4, 2, 16);
   shape.documents = documents.view();
-  const Inputs<TestType> in(shape);
-  const int threads = omp_get_max_threads();
-  for (const Algorithm<TestType>& algorithm : algorithms<TestType>()) {
-    if (algorithm.name.starts_with("teams of two")) continue;
-    CAPTURE(algorithm.name);
-    const Results all = run<TestType>(Device(), algorithm, shape, in.qkv, in.dy);
-    omp_set_num_threads(1);
-    const Results one = run<TestType>(Kokkos::OpenMP(1), algorithm, shape, in.qkv, in.dy);
-    omp_set_num_threads(threads);
-    REQUIRE(reference::same_bits(all.y, one.y));
-    REQUIRE(reference::same_bits(all.logsumexp, one.logsumexp));
-    REQUIRE(reference::same_bits(all.dqkv, one.dqkv));
-  }
+  require_same_bits_on_one_thread<TestType>(shape, Inputs<TestType>(shape));
 }
 #endif
 

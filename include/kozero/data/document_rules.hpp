@@ -43,7 +43,7 @@ struct DocumentCounts {
   void add_bad(const std::string& place);
 };
 
-/// "2 duplicates, 3 bad records (corpus.jsonl: row 7: ...) left out"; "" if nothing was.
+/// "left out records: 2 duplicate, 3 bad (corpus.jsonl: row 7: ...)"; "" if nothing was.
 std::string listed(const DocumentCounts& counts);
 
 }  // namespace kozero::data

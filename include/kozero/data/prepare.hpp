@@ -7,12 +7,14 @@
 // their text, so that equal documents are on one side and a document keeps its side when the corpus grows. Of plain
 // text it has stretches spread evenly over the corpus: at the end of each of k equal parts, of at least 64 KiB if the
 // corpus is large enough. Each document, and each change between training and validation, begins with the tokenizer's
-// end-of-text. The folder is written under a temporary name, then
-// renamed; if the process is killed, a later one goes on behind the last finished shard. A folder whose fingerprint
-// still fits the text, the tokenizer and val_fraction is reused. token_cache.hpp has the folders that runs share.
+// end-of-text. The folder is written under a temporary name, then renamed; if the process is killed, a later one goes
+// on behind the last finished shard. A folder whose fingerprint still fits the text, the tokenizer and val_fraction is
+// reused. token_cache.hpp has the folders that runs share.
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,7 +34,7 @@ struct PrepareOrder {
   bool deduplicate = false;                 ///< of equal documents, only the first is tokenized
   int threads = 0;                          ///< that encode; 0: one per core of this process
   std::int64_t shard_tokens = 100'000'000;  ///< as llm.c's
-  /// Called with a line for people: another process makes the same folder.
+  /// Called with a line for people: another process makes the same folder, or an entry of the cache is damaged.
   std::function<void(const std::string& line)> say = [](const std::string& /*line*/) {};
   /// Called now and then with the bytes of the corpus's files that are done, and all of them.
   std::function<void(std::int64_t done, std::int64_t all)> progress = {};
@@ -67,8 +69,18 @@ struct PreparedTokens {
 /// "bpe:N" asked for, byte-order marks and CR LF in the text.
 std::vector<std::string> notes_on(const PrepareOrder& order, const PreparedTokens& made);
 
-/// "34 % of 1.20 GB text, 31.0 MB/s, 20 s left".
-std::string progress_text(std::int64_t done, std::int64_t all, double seconds);
+/// Says now and then how far PrepareOrder::progress has come.
+class ProgressText {
+ public:
+  /// `quiet`: seconds before the first text. `every`: seconds between texts.
+  ProgressText(double quiet, double every) : next_(quiet), every_(every) {}
+  /// "34 % of 1.20 GB text, 31.0 MB/s, 20 s left", if the next text is due.
+  std::optional<std::string> due(std::int64_t done, std::int64_t all);
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  double next_, every_;
+};
 
 /// Makes the folder, or finds it made from the same text. One process calls it. Throws Error(deck) for val_fraction
 /// outside [0, 0.5] or shards without tokens, Error(input) for the text, Error(write) for the folder, which is replaced

@@ -6,7 +6,6 @@
 // other entries, so a run that reads one is not disturbed. An entry that is found damaged is renamed, not deleted.
 // Entries may be deleted when no run reads them.
 #pragma once
-#include <functional>
 #include <string>
 
 #include <kozero/data/prepare.hpp>
@@ -14,9 +13,9 @@
 namespace kozero::data {
 
 /// The entry of the order, in order.folder; made if it is not there. One process of a job calls it. If another process
-/// makes the entry, waits for it, and says so by `say`, in one line. Throws as prepare(), and Error(write) naming
+/// makes the entry, waits for it, and says so by order.say. Throws as prepare(), and Error(write) naming
 /// data.cache if the folder cannot be written.
-PreparedTokens prepare_in_cache(const PrepareOrder& order, const std::function<void(const std::string& line)>& say);
+PreparedTokens prepare_in_cache(const PrepareOrder& order);
 
 /// The user's folder for tokens: XDG_CACHE_HOME/kozero/tokens; under ~/.cache or TMPDIR (/tmp) if that variable is not
 /// set. Throws Error(write) if none of them can be written.
