@@ -212,6 +212,56 @@ std::string remarks_on_deck(const PlanReport& report, const Question& question) 
   return text;
 }
 
+/// Prints the plan of the session's deck, or returns it as JSON if that is asked. Collective.
+nlohmann::ordered_json answer(Session& session, const Question& question, const std::vector<std::string>& dropped) {
+  PlanReport report{.deck = session.deck(), .all = {}, .dropped = dropped};
+  const auto counts = question.counts.empty() ? std::vector<std::int64_t>{0} : question.counts;
+  for (const std::int64_t count : counts) {
+    report.all.push_back(ranks_of(session, static_cast<int>(count), question.is_about_gpus()));
+  }
+  const std::int64_t vocab = data::vocab_of(report.deck);
+  distributed::agreed(session.control(), [&] {
+    for (PlannedRanks& ranks : report.all) {
+      ranks.plans = plan::plans_of_all_stages(report.deck, ranks.backend, ranks.count, vocab);
+      set_room(ranks, question);
+    }
+  });
+  if (!session.is_first_rank()) return {};
+  const bool measures = !question.is_about_gpus() && question.rates.empty();
+  const plan::Speed here =
+      measures ? plan::measured_speed(train::settings_of(report.deck, report.all[0].count, vocab, 0)) : plan::Speed();
+  for (PlannedRanks& ranks : report.all) ranks.rates = rates_of(ranks, question, report.deck, here);
+  if (question.json.is_asked()) return report.json();
+  const std::int64_t process = io::resident_memory().current - io::shares_of_others();
+  std::cout << report.tables()
+            << fmt::format(
+                   "beside the arrays: {:.0f} MiB per rank for the program, MPI and libraries (this process now)\n",
+                   static_cast<double>(process) / kMiB)
+            << report.advice() << remarks_on_ranks(report.all.back(), report.deck) << remarks_on_deck(report, question);
+  return {};
+}
+
+/// The same for each stage of a curriculum.
+nlohmann::ordered_json answer_of_stages(Session& session, const Question& question,
+                                        const std::vector<std::string>& dropped) {
+  const io::Deck whole = session.deck();
+  nlohmann::ordered_json stages = nlohmann::ordered_json::array();
+  for (std::size_t stage = 0; stage < whole.run.curriculum.size(); ++stage) {
+    session.use_stage(io::deck_of_stage(whole, stage));
+    const int ranks =
+        question.counts.empty() ? static_cast<int>(whole.run.ranks) : static_cast<int>(question.counts[0]);
+    const train::StepRange steps = train::steps_of_stage(session.deck(), ranks);
+    if (session.is_first_rank() && !question.json.is_asked()) {
+      std::cout << fmt::format("{}stage {} of {}: steps {} to {}\n", stage == 0 ? "" : "\n", stage + 1,
+                               whole.run.curriculum.size(), steps.first + 1, steps.last);
+    }
+    stages.push_back(answer(session, question, dropped));
+    stages.back()["first_step"] = steps.first + 1;
+    stages.back()["last_step"] = steps.last;
+  }
+  return {{"stages", stages}};
+}
+
 }  // namespace
 
 void plan(const distributed::Environment& environment, const Arguments& arguments) {
@@ -225,30 +275,9 @@ void plan(const distributed::Environment& environment, const Arguments& argument
     if (given.zero.offload_parameters == refused) dropped.emplace_back("zero.offload_parameters");
     return run::without_device(given);
   });
-  PlanReport report{.deck = session.deck(), .all = {}, .dropped = dropped};
-  const auto counts = question.counts.empty() ? std::vector<std::int64_t>{0} : question.counts;
-  for (const std::int64_t count : counts) {
-    report.all.push_back(ranks_of(session, static_cast<int>(count), question.is_about_gpus()));
-  }
-  const std::int64_t vocab = data::vocab_of(report.deck);
-  distributed::agreed(session.control(), [&] {
-    for (PlannedRanks& ranks : report.all) {
-      ranks.plans = plan::plans_of_all_stages(report.deck, ranks.backend, ranks.count, vocab);
-      set_room(ranks, question);
-    }
-  });
-  if (!session.is_first_rank()) return;
-  const bool measures = !question.is_about_gpus() && question.rates.empty();
-  const plan::Speed here =
-      measures ? plan::measured_speed(train::settings_of(report.deck, report.all[0].count, vocab, 0)) : plan::Speed();
-  for (PlannedRanks& ranks : report.all) ranks.rates = rates_of(ranks, question, report.deck, here);
-  if (question.json.is_asked()) return question.json.print(report.json());
-  const std::int64_t process = io::resident_memory().current - io::shares_of_others();
-  std::cout << report.tables()
-            << fmt::format(
-                   "beside the arrays: {:.0f} MiB per rank for the program, MPI and libraries (this process now)\n",
-                   static_cast<double>(process) / kMiB)
-            << report.advice() << remarks_on_ranks(report.all.back(), report.deck) << remarks_on_deck(report, question);
+  const bool has_stages = !session.deck().run.curriculum.empty();
+  const auto json = has_stages ? answer_of_stages(session, question, dropped) : answer(session, question, dropped);
+  if (session.is_first_rank() && question.json.is_asked()) question.json.print(json);
 }
 
 }  // namespace kozero::commands

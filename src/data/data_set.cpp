@@ -43,24 +43,35 @@ const Source& source_of(const io::Deck& deck) {
   return *std::ranges::find_if(kSources, [&](const Source& row) { return row.is_of(deck); });
 }
 
-/// Refuses data.mask_documents where no token begins a document.
-void require_documents(const DataSet& data, const io::Deck& deck) {
-  if (!deck.data.mask_documents) return;
-  if (data.tokenizer == nullptr) {
-    io::refuse_value(deck, "data.mask_documents",
-                     fmt::format("{} does not say which token begins a document; give its tokenizer as data.tokenizer",
-                                 key_of_data(deck)));
-  }
-  if (data.tokenizer->end_of_text() >= 0) return;
-  io::refuse_value(deck, "data.mask_documents",
-                   fmt::format("data.tokenizer = \"{}\" has no end-of-text token, with which documents begin; accepted "
-                               "is false, or a tokenizer that has one",
-                               deck.data.tokenizer));
+/// "packed by best fit into 120 sequences, 0.31 % of their places empty"
+std::string text_of_packing(const SampleSource& packed, std::int64_t seq) {
+  std::int64_t empty = 0;
+  for (std::int64_t i = 0; i < packed.num_samples(); ++i) empty += packed.ignored_targets(i);
+  const auto places = static_cast<double>(std::max<std::int64_t>(1, packed.num_samples() * seq));
+  return fmt::format("packed by best fit into {} sequences, {:.2f} % of their places empty", packed.num_samples(),
+                     100.0 * static_cast<double>(empty) / places);
 }
 
 }  // namespace
 
 const char* key_of_data(const io::Deck& deck) { return source_of(deck).key; }
+
+bool packs_documents(const io::Deck& deck) { return deck.data.pack == "best_fit"; }
+
+void require_documents(const io::Tokenizer* tokenizer, const io::Deck& deck) {
+  if (!deck.data.mask_documents && !packs_documents(deck)) return;
+  const std::string key = packs_documents(deck) ? "data.pack" : "data.mask_documents";
+  if (tokenizer == nullptr) {
+    io::refuse_value(deck, key,
+                     fmt::format("{} does not say which token begins a document; give its tokenizer as data.tokenizer",
+                                 key_of_data(deck)));
+  }
+  if (tokenizer->end_of_text() >= 0) return;
+  io::refuse_value(deck, key,
+                   fmt::format("data.tokenizer = \"{}\" has no end-of-text token, with which documents begin; accepted "
+                               "is {}, or a tokenizer that has one",
+                               deck.data.tokenizer, packs_documents(deck) ? "\"stream\"" : "false"));
+}
 
 std::int64_t vocab_of_preset(const io::Deck& deck) {
   const Preset* preset = find_preset(deck.model.preset);
@@ -79,7 +90,8 @@ std::string token_cache_of(const io::Deck& deck) {
 DataSet open_data(const io::Deck& deck, std::int64_t seq, distributed::Communicator& comm) {
   return distributed::agreed(comm, [&] {
     DataSet data = source_of(deck).open({deck, seq, comm});
-    require_documents(data, deck);
+    require_documents(data.tokenizer.get(), deck);
+    if (packs_documents(deck)) data.description += "; " + text_of_packing(*data.train, seq);
     if (deck.data.mask_documents) data.description += "; attention and positions stay inside a document";
     return data;
   });

@@ -67,10 +67,23 @@ DataSet open_tokens(const OpenOrder& order) {
   if (shards->num_tokens() < 2) {
     throw Error(Failure::deck, fmt::format("data.tokens holds {} tokens: nothing to predict", shards->num_tokens()));
   }
-  const auto kept = static_cast<std::int64_t>(std::floor(static_cast<double>(all) * deck.data.val_fraction));
+  require_documents(data.tokenizer.get(), deck);
   const Token start = data.tokenizer == nullptr ? -1 : data.tokenizer->end_of_text();
-  data.train = token_samples(shards, order.seq, 0, all - kept, start);
-  if (kept > 0) data.validation = token_samples(shards, order.seq, all - kept, kept, start);
+  const auto kept_of = [&](std::int64_t count) {
+    return static_cast<std::int64_t>(std::floor(static_cast<double>(count) * deck.data.val_fraction));
+  };
+  if (packs_documents(deck)) {
+    const std::vector<std::int64_t> documents = shards->documents(start);
+    const auto used = static_cast<std::size_t>(std::ssize(documents) - kept_of(std::ssize(documents)));
+    const std::span kept = std::span(documents).subspan(used);
+    const std::int64_t end = kept.empty() ? shards->num_tokens() : kept.front();
+    data.train = packed_samples(shards, order.seq, std::span(documents).first(used), end, start);
+    if (!kept.empty()) data.validation = packed_samples(shards, order.seq, kept, shards->num_tokens(), start);
+  } else {
+    const std::int64_t kept = kept_of(all);
+    data.train = token_samples(shards, order.seq, 0, all - kept, start);
+    if (kept > 0) data.validation = token_samples(shards, order.seq, all - kept, kept, start);
+  }
   data.train_shards = data.validation_shards = shards;
   data.description = fmt::format("{} tokens in {} shards", shards->num_tokens(), deck.data.tokens.size());
   return data;
