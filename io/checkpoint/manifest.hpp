@@ -42,7 +42,7 @@ struct CheckpointRecord {
   std::uint64_t seed = 1;
   std::int64_t global_batch = 0;  ///< sequences per step
   std::int64_t num_samples = 0;   ///< of the training data
-  std::int64_t steps_before = 0;  ///< of the curriculum's earlier stages
+  std::int64_t steps_before = 0;  ///< of the curriculum's earlier lessons
   DataIdentity data = {};
   std::string model = {};                    ///< its shape, JSON
   std::string tokenizer = {};                ///< its name and the hash of its vocabulary; "none"

@@ -255,20 +255,21 @@ void check_sequences(const Deck& deck) {
   refuse_value(deck, "train.seq", "accepted are at most " + beside(deck, "model.seq") + ", the model's positions");
 }
 
-/// The stages one by one, each with the rest of the deck.
+/// The lessons one by one, each with the rest of the deck.
 void check_curriculum(const Deck& deck) {
   for (std::size_t i = 0; i < deck.run.curriculum.size(); ++i) {
-    const StageKeys& stage = deck.run.curriculum[i];
-    if ((stage.steps > 0) == (stage.tokens > 0)) {
+    const LessonKeys& lesson = deck.run.curriculum[i];
+    if ((lesson.steps > 0) == (lesson.tokens > 0)) {
       refuse(origin_of(deck, "run.curriculum"), "curriculum[" + std::to_string(i) + "]",
-             stage.steps > 0 ? "it gives steps and tokens; accepted is one of them"
-                             : "it has no length; give its steps or tokens, an integer >= 1");
+             lesson.steps > 0 ? "it gives steps and tokens; accepted is one of them"
+                              : "it has no length; give its steps or tokens, an integer >= 1");
     }
-    Deck of_stage = deck_of_stage(deck, i);
-    check_deck(of_stage);
+    Deck of_lesson = deck_of_lesson(deck, i);
+    check_deck(of_lesson);
   }
   if (!deck.run.curriculum.empty() && deck.checkpoint.every == 0) {
-    refuse_value(deck, "checkpoint.every", "a stage begins with the checkpoint of the stage before; accepted are > 0");
+    refuse_value(deck, "checkpoint.every",
+                 "a lesson begins with the checkpoint of the lesson before; accepted are > 0");
   }
 }
 

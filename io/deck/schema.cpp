@@ -18,8 +18,8 @@ DeckValue of_source(SourceKeys& source) {
 
 /// The same in a table of run.curriculum.
 template <auto Value>
-DeckValue of_stage(StageKeys& stage) {
-  return &(stage.*Value);
+DeckValue of_lesson(LessonKeys& lesson) {
+  return &(lesson.*Value);
 }
 
 /// The address of section `Keys` member `Value` in a deck.
@@ -91,7 +91,7 @@ std::vector<DeckRow> run_rows() {
             "passes over the data; give either run.steps or run.epochs", "not given"},
            Effect::length),
       bits({"run.curriculum", kRun<&K::curriculum>, text("curriculum"),
-            "stages of training one behind the other, instead of run.steps: how long, and their own values of keys",
+            "lessons, one after the other, instead of run.steps: how long each is, and its own values of keys",
             "none"}),
       first({"run.ranks", kRun<&K::ranks>, from_to(1, kWide),
              "processes that kozero.sh starts unless -n says otherwise"}),
@@ -373,24 +373,24 @@ const std::vector<ListColumn<SourceKeys>>& columns_of(const SourceKeys& /*source
   return columns;
 }
 
-const std::vector<ListColumn<StageKeys>>& columns_of(const StageKeys& /*stage*/) {
-  using K = StageKeys;
+const std::vector<ListColumn<LessonKeys>>& columns_of(const LessonKeys& /*lesson*/) {
+  using K = LessonKeys;
   static const std::vector<ListColumn<K>> columns = [] {
     std::vector<ListColumn<K>> all = {
-        {"steps", of_stage<&K::steps>, from_to(1, kMany), "optimizer steps of the stage; give steps or tokens"},
-        {"tokens", of_stage<&K::tokens>, from_to(1, kExactTokens), "the same in tokens, rounded up to whole steps"}};
+        {"steps", of_lesson<&K::steps>, from_to(1, kMany), "optimizer steps of the lesson; give steps or tokens"},
+        {"tokens", of_lesson<&K::tokens>, from_to(1, kExactTokens), "the same in tokens, rounded up to whole steps"}};
     const auto add = [&](const char* name, DeckValue (*value_in)(K&), const char* key) {
       all.push_back({name, value_in, find_row(key)->accepted, std::string("instead of ") + key});
     };
-    add("seq", of_stage<&K::seq>, "train.seq");
-    add("global_batch", of_stage<&K::global_batch>, "train.global_batch");
-    add("micro_batch", of_stage<&K::micro_batch>, "train.micro_batch");
-    add("lr", of_stage<&K::lr>, "optim.lr");
-    add("min_lr", of_stage<&K::min_lr>, "optim.min_lr");
-    add("schedule", of_stage<&K::schedule>, "optim.schedule");
-    add("warmup_steps", of_stage<&K::warmup_steps>, "optim.warmup_steps");
-    add("decay_steps", of_stage<&K::decay_steps>, "optim.decay_steps");
-    add("freeze", of_stage<&K::freeze>, "optim.freeze");
+    add("seq", of_lesson<&K::seq>, "train.seq");
+    add("global_batch", of_lesson<&K::global_batch>, "train.global_batch");
+    add("micro_batch", of_lesson<&K::micro_batch>, "train.micro_batch");
+    add("lr", of_lesson<&K::lr>, "optim.lr");
+    add("min_lr", of_lesson<&K::min_lr>, "optim.min_lr");
+    add("schedule", of_lesson<&K::schedule>, "optim.schedule");
+    add("warmup_steps", of_lesson<&K::warmup_steps>, "optim.warmup_steps");
+    add("decay_steps", of_lesson<&K::decay_steps>, "optim.decay_steps");
+    add("freeze", of_lesson<&K::freeze>, "optim.freeze");
     return all;
   }();
   return columns;

@@ -241,25 +241,25 @@ nlohmann::ordered_json answer(Session& session, const Question& question, const 
   return {};
 }
 
-/// The same for each stage of a curriculum.
-nlohmann::ordered_json answer_of_stages(Session& session, const Question& question,
-                                        const std::vector<std::string>& dropped) {
+/// The same for each lesson of a curriculum.
+nlohmann::ordered_json answer_of_lessons(Session& session, const Question& question,
+                                         const std::vector<std::string>& dropped) {
   const io::Deck whole = session.deck();
-  nlohmann::ordered_json stages = nlohmann::ordered_json::array();
-  for (std::size_t stage = 0; stage < whole.run.curriculum.size(); ++stage) {
-    session.use_stage(io::deck_of_stage(whole, stage));
+  nlohmann::ordered_json lessons = nlohmann::ordered_json::array();
+  for (std::size_t lesson = 0; lesson < whole.run.curriculum.size(); ++lesson) {
+    session.use_lesson(io::deck_of_lesson(whole, lesson));
     const int ranks =
         question.counts.empty() ? static_cast<int>(whole.run.ranks) : static_cast<int>(question.counts[0]);
-    const train::StepRange steps = train::steps_of_stage(session.deck(), ranks);
+    const train::StepRange steps = train::steps_of_lesson(session.deck(), ranks);
     if (session.is_first_rank() && !question.json.is_asked()) {
-      std::cout << fmt::format("{}stage {} of {}: steps {} to {}\n", stage == 0 ? "" : "\n", stage + 1,
+      std::cout << fmt::format("{}lesson {} of {}: steps {} to {}\n", lesson == 0 ? "" : "\n", lesson + 1,
                                whole.run.curriculum.size(), steps.first + 1, steps.last);
     }
-    stages.push_back(answer(session, question, dropped));
-    stages.back()["first_step"] = steps.first + 1;
-    stages.back()["last_step"] = steps.last;
+    lessons.push_back(answer(session, question, dropped));
+    lessons.back()["first_step"] = steps.first + 1;
+    lessons.back()["last_step"] = steps.last;
   }
-  return {{"stages", stages}};
+  return {{"lessons", lessons}};
 }
 
 }  // namespace
@@ -275,8 +275,8 @@ void plan(const distributed::Environment& environment, const Arguments& argument
     if (given.zero.offload_parameters == refused) dropped.emplace_back("zero.offload_parameters");
     return run::without_device(given);
   });
-  const bool has_stages = !session.deck().run.curriculum.empty();
-  const auto json = has_stages ? answer_of_stages(session, question, dropped) : answer(session, question, dropped);
+  const bool has_lessons = !session.deck().run.curriculum.empty();
+  const auto json = has_lessons ? answer_of_lessons(session, question, dropped) : answer(session, question, dropped);
   if (session.is_first_rank() && question.json.is_asked()) question.json.print(json);
 }
 

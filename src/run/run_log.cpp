@@ -92,12 +92,12 @@ std::string model_line(const Banner& banner) {
       static_cast<double>(banner.parameters.num_parameters()) / 1e6, banner.parameters.num_units());
 }
 
-/// "300 steps", "steps 201 to 300, stage 2 of 2 of the curriculum"
+/// "300 steps", "steps 201 to 300, lesson 2 of 2 of the curriculum"
 std::string steps_text(const Banner& banner) {
   const std::int64_t last = banner.settings.steps;
   if (banner.deck.whole == nullptr) return fmt::format("{} steps", last);
-  return fmt::format("steps {} to {}, stage {} of {} of the curriculum", banner.settings.step.steps_before + 1, last,
-                     banner.deck.stage + 1, banner.deck.run.curriculum.size());
+  return fmt::format("steps {} to {}, lesson {} of {} of the curriculum", banner.settings.step.steps_before + 1, last,
+                     banner.deck.lesson + 1, banner.deck.run.curriculum.size());
 }
 
 /// "" if every tensor is trained.

@@ -54,7 +54,7 @@ RunStart::RunStart(Session& session, const StartedAs& started)
   data_identity_ = data_check_->identity(control_);
   settings_.staged = settings_.staged && can_save_beside(session.environment());
   resume_ = find_resume_point();
-  require_stage();
+  require_lesson();
   if (const std::string other = other_data(); deck_.data.strict && !other.empty()) {
     throw Error(Failure::deck, other + "; refused by data.strict = true", Error::Seen::by_all_ranks);
   }
@@ -67,12 +67,12 @@ RunStart::RunStart(Session& session, const StartedAs& started)
   held_ = std::make_shared<io::HeldFolder>(folder_, run_.lock());
 }
 
-void RunStart::require_stage() const {
+void RunStart::require_lesson() const {
   if (deck_.whole == nullptr) return;
-  const bool is_last = deck_.stage + 1 == deck_.run.curriculum.size();
+  const bool is_last = deck_.lesson + 1 == deck_.run.curriculum.size();
   const std::int64_t step = resume_.record.step;
   if (step >= settings_.step.steps_before && (is_last || step < settings_.steps)) return;
-  throw OtherStage{step};
+  throw OtherLesson{step};
 }
 
 void RunStart::create_folder() {

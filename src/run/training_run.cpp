@@ -75,9 +75,9 @@ class TrainingRun {
  private:
   void run_to_the_end();
   void train_all_steps();
-  [[nodiscard]] bool is_last_stage() const;
-  /// The end of a stage that another one follows.
-  void end_stage();
+  [[nodiscard]] bool is_last_lesson() const;
+  /// The end of a lesson that another one follows.
+  void end_lesson();
   /// After a stop signal, or within a step: saves the step's checkpoint, or the weights, and nothing else.
   [[noreturn]] void stop_at_once();
   /// The ranks agreed to stop within a step: saves the state of the step before, unless it is saved.
@@ -131,7 +131,7 @@ void TrainingRun::run_to_the_end() {
   train_all_steps();
   if (run_.stopped_by_signal() || run_.interrupted()) stop_at_once();
   run_log_.say_memory();
-  if (run_.reason() == stop_reason::kNone && !is_last_stage()) return end_stage();
+  if (run_.reason() == stop_reason::kNone && !is_last_lesson()) return end_lesson();
   save_weights();
   saving_.finish();
   run_.end_steps();
@@ -144,16 +144,16 @@ void TrainingRun::run_to_the_end() {
   run_.finish();
 }
 
-bool TrainingRun::is_last_stage() const {
-  return deck_.whole == nullptr || deck_.stage + 1 == deck_.run.curriculum.size();
+bool TrainingRun::is_last_lesson() const {
+  return deck_.whole == nullptr || deck_.lesson + 1 == deck_.run.curriculum.size();
 }
 
-void TrainingRun::end_stage() {
+void TrainingRun::end_lesson() {
   saving_.finish();
   run_.end_steps();
   run_log_.say_evaluation();
   run_.end_outputs();
-  log_.say(fmt::format("stage {} of {} is complete: {}", deck_.stage + 1, deck_.run.curriculum.size(), saved_text()));
+  log_.say(fmt::format("lesson {} of {} is complete: {}", deck_.lesson + 1, deck_.run.curriculum.size(), saved_text()));
   run_.finish();
 }
 
@@ -279,15 +279,15 @@ RunSummary train(Session& session, const StartedAs& started) {
   io::Deck whole = session.deck();
   if (whole.run.curriculum.empty()) return TrainingRun(session, started).execute();
   RunSummary summary;
-  for (std::size_t stage = 0; stage < whole.run.curriculum.size();) {
-    session.use_stage(io::deck_of_stage(whole, stage));
+  for (std::size_t lesson = 0; lesson < whole.run.curriculum.size();) {
+    session.use_lesson(io::deck_of_lesson(whole, lesson));
     try {
       summary = TrainingRun(session, started).execute();
       whole.run.dir = summary.folder;
       whole.checkpoint.resume = "auto";
-      ++stage;
-    } catch (const OtherStage& other) {
-      stage = train::stage_after(whole, session.control().size(), other.step);
+      ++lesson;
+    } catch (const OtherLesson& other) {
+      lesson = train::lesson_after(whole, session.control().size(), other.step);
     }
   }
   return summary;

@@ -200,29 +200,29 @@ std::int64_t seq_of(const io::Deck& deck, const model::Config& model) {
   io::refuse_value(deck, "train.seq", "accepted are at most " + std::to_string(model.seq) + ", the model's positions");
 }
 
-StepRange steps_of_stage(const io::Deck& deck, int num_ranks) {
+StepRange steps_of_lesson(const io::Deck& deck, int num_ranks) {
   if (deck.whole == nullptr) return {};
   StepRange range;
-  for (std::size_t i = 0; i <= deck.stage; ++i) {
-    const io::StageKeys& keys = deck.run.curriculum[i];
+  for (std::size_t i = 0; i <= deck.lesson; ++i) {
+    const io::LessonKeys& keys = deck.run.curriculum[i];
     range.first = range.last;
     if (keys.steps > 0) {
       range.last += keys.steps;
     } else {
-      const io::Deck stage = io::deck_of_stage(*deck.whole, i);
+      const io::Deck lesson = io::deck_of_lesson(*deck.whole, i);
       const std::int64_t tokens =
-          batch_sizes(stage, num_ranks).global_batch * seq_of(stage, model_config(stage, stage.model.vocab));
+          batch_sizes(lesson, num_ranks).global_batch * seq_of(lesson, model_config(lesson, lesson.model.vocab));
       range.last += ceil_div(keys.tokens, tokens);
     }
   }
   return range;
 }
 
-std::size_t stage_after(const io::Deck& whole, int num_ranks, std::int64_t step) {
+std::size_t lesson_after(const io::Deck& whole, int num_ranks, std::int64_t step) {
   const std::size_t last = whole.run.curriculum.size() - 1;
-  std::size_t stage = 0;
-  while (stage < last && steps_of_stage(io::deck_of_stage(whole, stage), num_ranks).last <= step) ++stage;
-  return stage;
+  std::size_t lesson = 0;
+  while (lesson < last && steps_of_lesson(io::deck_of_lesson(whole, lesson), num_ranks).last <= step) ++lesson;
+  return lesson;
 }
 
 std::int64_t total_steps(const io::Deck& deck, std::int64_t num_samples, std::int64_t global_batch) {
@@ -337,10 +337,10 @@ Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_voca
   settings.batch = batch_sizes(deck, num_ranks);
   settings.masks_documents = deck.data.mask_documents;
   settings.seed = settings.order_seed = static_cast<std::uint64_t>(deck.run.seed);
-  if (deck.stage > 0) settings.order_seed = stream_key(settings.seed, "stage." + std::to_string(deck.stage));
-  const StepRange stage_steps = steps_of_stage(deck, num_ranks);
+  if (deck.lesson > 0) settings.order_seed = stream_key(settings.seed, "lesson." + std::to_string(deck.lesson));
+  const StepRange lesson_steps = steps_of_lesson(deck, num_ranks);
   settings.steps =
-      deck.whole == nullptr ? total_steps(deck, num_samples, settings.batch.global_batch) : stage_steps.last;
+      deck.whole == nullptr ? total_steps(deck, num_samples, settings.batch.global_batch) : lesson_steps.last;
   const int stage = static_cast<int>(deck.zero.stage);
   settings.ranks_per_group = stage == 0 ? num_ranks : ranks_per_group(deck, num_ranks);
   settings.on_gpus = runs_on_gpus(deck);
@@ -357,14 +357,14 @@ Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_voca
   settings.optim = {deck.optim.kind, deck.optim.betas[0],     deck.optim.betas[1],
                     deck.optim.eps,  deck.optim.weight_decay, deck.optim.momentum};
   settings.step = {.seq = seq_of(deck, settings.model),
-                   .steps_before = stage_steps.first,
+                   .steps_before = lesson_steps.first,
                    .micro_steps = settings.batch.micro_steps,
                    .grad_clip = deck.train.grad_clip,
                    .on_nonfinite = deck.train.on_nonfinite == "skip" ? OnNonFinite::skip : OnNonFinite::stop,
                    .max_skips = deck.train.max_skips,
                    .check_every = deck.run.check_every,
                    .loss_scaler = loss_scaler_of(deck.train),
-                   .schedule = schedule_of(deck, settings.batch.rate_factor, settings.steps - stage_steps.first)};
+                   .schedule = schedule_of(deck, settings.batch.rate_factor, settings.steps - lesson_steps.first)};
   return settings;
 }
 

@@ -160,8 +160,8 @@ packed() {
     on 2 train "$@" data.synthetic=true data.pack=best_fit
 }
 
-# A curriculum of three stages with their own lengths, batches, rates and frozen tensors: the losses of a run that goes on
-# from the middle of a stage, or from the border of two, on other ranks and stages of ZeRO, are those of a run that never
+# A curriculum of three lessons with their own lengths, batches, rates and frozen tensors: the losses of a run that goes on
+# from the middle of a lesson, or from the border of two, on other ranks and stages of ZeRO, are those of a run that never
 # stopped.
 curriculum() {
   make_text
@@ -183,7 +183,7 @@ END
   # shellcheck disable=SC2086
   set -- deck.toml ${tiny/run.steps=12/} checkpoint.every=2 checkpoint.keep=9 model.dropout=0.1
   expect 0 'output in whole' on 2 train "$@" run.dir=whole zero.stage=3
-  expect 0 '^stage 2 of 3 is complete: its checkpoint is whole/step_0*12$' cat whole/log.txt
+  expect 0 '^lesson 2 of 3 is complete: its checkpoint is whole/step_0*12$' cat whole/log.txt
   lines 1 '^note  .*frozen until now'
   lines 0 '^note .*(bits are not|number of samples|_batch is)'
   expect 0 '^15$' sh -c 'wc -l <whole/metrics.jsonl'
@@ -201,13 +201,13 @@ END
     expect 0 same sh -c 'cmp whole.txt part.txt && echo same'
   done
   expect 0 'nothing to train: step 15 of 15' on 2 train "$@" run.dir=whole checkpoint.resume=auto
-  expect 0 '^stage 2 of 3: steps 6 to 12' "$kozero" plan "$@"
+  expect 0 '^lesson 2 of 3: steps 6 to 12' "$kozero" plan "$@"
   expect 2 'curriculum\[0\]: it has no length; give its steps or tokens' on 2 train "$@" 'curriculum=[{lr=1e-3}]'
   expect 2 'curriculum\[0\]: it gives steps and tokens' on 2 train "$@" 'curriculum=[{steps=1,tokens=5}]'
   expect 2 'run.curriculum\[0\].tokens = 0: accepted: integer 1 to' on 2 train "$@" 'curriculum=[{tokens=0}]'
   expect 2 '^\[rank 0\] error: curriculum\[1\]: train.seq = 17: accepted are at most model.seq = 16, the model.s positions$' \
     on 2 train "$@" 'curriculum=[{steps=2}, {steps=2, seq=17}]'
-  expect 2 'checkpoint.every = 0: a stage begins with the checkpoint of the stage before' \
+  expect 2 'checkpoint.every = 0: a lesson begins with the checkpoint of the lesson before' \
     on 2 train "$@" checkpoint.every=0
 }
 

@@ -60,7 +60,7 @@ TEST_CASE("a list on the command line replaces the deck's text and its list") {
   CHECK(with("[[data.source]]\ntext = \"a.txt\"\n", {"data.text=b.txt"}).data.source.empty());
 }
 
-TEST_CASE("a curriculum's tables read back from the resolved deck, and give the deck of each stage") {
+TEST_CASE("a curriculum's tables read back from the resolved deck, and give the deck of each lesson") {
   std::string text = kGoodDeck;
   text.erase(text.find("run.steps"), text.find('\n', text.find("run.steps")) + 1 - text.find("run.steps"));
   text += "[[curriculum]]\nsteps = 100\nfreeze = \"h.0.*\"\n[[curriculum]]\ntokens = 1e6\nlr = 2e-3\nmin_lr = 0\n";
@@ -69,10 +69,10 @@ TEST_CASE("a curriculum's tables read back from the resolved deck, and give the 
   CHECK(text_in(deck, *find_row("run.curriculum")) ==
         R"([{steps = 100, freeze = ["h.0.*"]}, {tokens = 1000000, lr = 0.002, min_lr = 0.0, freeze = []}])");
   CHECK(fingerprint(parse_deck(resolved_text(deck), "deck.toml")) == fingerprint(deck));
-  const Deck first = deck_of_stage(deck, 0);
+  const Deck first = deck_of_lesson(deck, 0);
   CHECK(first.optim.freeze == std::vector<std::string>{"h.0.*"});
   CHECK(first.optim.lr == deck.optim.lr);
-  const Deck second = deck_of_stage(deck, 1);
+  const Deck second = deck_of_lesson(deck, 1);
   CHECK(second.optim.freeze.empty());
   CHECK(second.optim.lr == 2e-3);
   CHECK(second.origins.at("optim.lr") == "curriculum[1]");

@@ -34,8 +34,8 @@ struct RunSummary {
   std::int64_t skipped_steps = 0;    ///< updates skipped by this process
 };
 
-/// With a curriculum, one stage after the other, each from the last checkpoint of the one before. Throws Error, seen by
-/// all ranks; once the run has its folder, the error has been reported already. Collective.
+/// With a curriculum, one lesson after the other, each from the last checkpoint of the one before. Throws Error, seen
+/// by all ranks; once the run has its folder, the error has been reported already. Collective.
 RunSummary train(Session& session, const StartedAs& started);
 
 }  // namespace kozero::run

@@ -62,7 +62,7 @@ enum class OnNonFinite { stop, skip };
 
 struct StepConfig {
   std::int64_t seq = 0;           ///< T: tokens of a sequence
-  std::int64_t steps_before = 0;  ///< of the curriculum's earlier stages: the schedule begins behind them
+  std::int64_t steps_before = 0;  ///< of the curriculum's earlier lessons: the schedule begins behind them
   int micro_steps = 1;            ///< A
   double grad_clip = 1.0;         ///< largest global gradient norm; 0: no clipping
   OnNonFinite on_nonfinite = OnNonFinite::stop;

@@ -30,11 +30,11 @@ struct StepRange {
   std::int64_t last = 0;
 };
 
-/// The steps of a deck that is of one stage of a curriculum; {0, 0} for other decks.
-StepRange steps_of_stage(const io::Deck& deck, int num_ranks);
+/// The steps of a deck that is of one lesson of a curriculum; {0, 0} for other decks.
+StepRange steps_of_lesson(const io::Deck& deck, int num_ranks);
 
-/// The stage of the deck's curriculum that has the step behind `step`; the last one behind its end.
-std::size_t stage_after(const io::Deck& whole, int num_ranks, std::int64_t step);
+/// The lesson of the deck's curriculum that has the step behind `step`; the last one behind its end.
+std::size_t lesson_after(const io::Deck& whole, int num_ranks, std::int64_t step);
 
 /// Steps of the whole run, from its beginning.
 std::int64_t total_steps(const io::Deck& deck, std::int64_t num_samples, std::int64_t global_batch);
@@ -89,9 +89,9 @@ struct Settings {
   Offload offload;
   optim::Config optim;
   StepConfig step;
-  std::int64_t steps = 0;  ///< total from the beginning of training; in a stage of a curriculum, up to its end
+  std::int64_t steps = 0;  ///< total from the beginning of training; in a lesson of a curriculum, up to its end
   std::uint64_t seed = 1;
-  std::uint64_t order_seed = 1;  ///< of the samples' order, another one in each stage
+  std::uint64_t order_seed = 1;  ///< of the samples' order, another one in each lesson
   bool staged = false;           ///< checkpoints are written from a copy, while training goes on
   std::int64_t staging_mib = 0;  ///< limit of that copy; 0: none
 };
@@ -106,7 +106,7 @@ Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_voca
 inline constexpr const char* kRandom = "random";  ///< model.init for random initial weights
 
 /// The deck as a run's files store it: with the model's shape and the run's folder filled in, and with absolute paths,
-/// so that the run's folder defines the model. Of a stage, the deck with all stages.
+/// so that the run's folder defines the model. Of a lesson, the deck with all lessons.
 io::Deck resolved_deck(io::Deck deck, const Settings& settings, const std::string& folder);
 
 /// The model's shape as JSON.
