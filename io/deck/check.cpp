@@ -250,6 +250,21 @@ void check_types(const Deck& deck) {
   }
 }
 
+void check_growth(const Deck& deck) {
+  if (!deck.data.grow) return;
+  const auto refuse_with = [&](const std::string& key, const std::string& why) {
+    refuse_value(deck, "data.grow", "accepted is false if " + beside(deck, key) + ": " + why);
+  };
+  if (deck.run.epochs > 0)
+    refuse_with("run.epochs", "the length of an epoch is not known before it begins; give run.steps");
+  if (!deck.run.curriculum.empty()) refuse_with("run.curriculum", "lessons have data of their own");
+  if (!deck.data.has_text()) refuse_with("data.text", "only text is looked for again");
+  if (deck.checkpoint.every == 0) refuse_with("checkpoint.every", "an epoch begins with a checkpoint");
+  if (deck.data.tokenizer.starts_with("bpe")) {
+    refuse_with("data.tokenizer", "a learned tokenizer would change with the text; give its file");
+  }
+}
+
 void check_sequences(const Deck& deck) {
   if (deck.model.seq == 0 || deck.train.seq <= deck.model.seq) return;
   refuse_value(deck, "train.seq", "accepted are at most " + beside(deck, "model.seq") + ", the model's positions");
@@ -336,6 +351,7 @@ void check_deck(Deck& deck) {
   check_evaluation(deck);
   check_checkpoints(deck);
   check_sequences(deck);
+  check_growth(deck);
   if (deck.whole == nullptr) check_curriculum(deck);
 }
 

@@ -123,6 +123,7 @@ struct DataKeys {
   double val_fraction = 0.05;
   std::string pack = "stream";
   bool mask_documents = false;
+  bool grow = false;
   std::string cache;  ///< "": .tokens beside run.dir
   bool strict = false;
 
@@ -218,7 +219,10 @@ struct Deck {
   std::map<std::string, std::string> origins;  ///< "zero.stage" -> "a.toml:12" or "command line"; absent: the default
   std::vector<std::string> notes;              ///< values that look like mistakes or that the command line replaced
   std::shared_ptr<const Deck> whole;           ///< in a deck of one lesson: the deck with all lessons
-  std::size_t lesson = 0;                      ///< in a deck of one lesson: its number, from 0
+  /// With data.grow: the files of an epoch (include/kozero/data/corpus_epoch.hpp); "": epoch 0, of the files that are
+  /// there.
+  std::string corpus;
+  std::size_t lesson = 0;  ///< in a deck of one lesson: its number, from 0
 
   /// Whether the user gave the key, in the file or on the command line.
   [[nodiscard]] bool is_set(const std::string& key) const { return origins.count(key) != 0; }

@@ -195,6 +195,9 @@ std::vector<DeckRow> data_rows() {
             "sequences: windows of all tokens one behind the other, or whole documents, few of them cut"}),
       bits({"data.mask_documents", kData<&K::mask_documents>, truth(),
             "attention stays inside each document, and positions restart at its first token, the end-of-text token"}),
+      bits({"data.grow", kData<&K::grow>, truth(),
+            "text may be added while the run is under way or stopped: an epoch has the files that are there when it "
+            "begins"}),
       {"data.cache", kData<&K::cache>, text("path of a folder that all ranks see"),
        "folder of the tokens made from data.text, shared by runs", ".tokens beside run.dir"},
       {"data.strict", kData<&K::strict>, truth(),

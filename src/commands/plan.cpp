@@ -247,7 +247,7 @@ nlohmann::ordered_json answer_of_lessons(Session& session, const Question& quest
   const io::Deck whole = session.deck();
   nlohmann::ordered_json lessons = nlohmann::ordered_json::array();
   for (std::size_t lesson = 0; lesson < whole.run.curriculum.size(); ++lesson) {
-    session.use_lesson(io::deck_of_lesson(whole, lesson));
+    session.use_deck(io::deck_of_lesson(whole, lesson));
     const int ranks =
         question.counts.empty() ? static_cast<int>(whole.run.ranks) : static_cast<int>(question.counts[0]);
     const train::StepRange steps = train::steps_of_lesson(session.deck(), ranks);

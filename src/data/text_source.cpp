@@ -7,6 +7,7 @@
 
 #include <kozero/core/architecture.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/data/corpus_epoch.hpp>
 #include <kozero/data/prepare.hpp>
 #include <kozero/data/token_cache.hpp>
 #include <kozero/distributed/agreement.hpp>
@@ -119,13 +120,26 @@ DataSet open_text(const OpenOrder& given) {
   order.progress = [text = ProgressText(kSeconds, kSeconds)](std::int64_t done, std::int64_t all) mutable {
     if (const auto due = text.due(done, all)) distributed::print_notice("tokens: " + *due);
   };
+  CorpusEpoch epoch;  // rank 0's
+  std::string growth;
   const std::string folder = distributed::from_first_rank(given.comm, [&] {
+    SkippedFiles skipped;
+    if (deck.data.grow) {
+      epoch = corpus_epoch_of(deck.corpus);
+      const std::int64_t added = find_epoch(epoch, order.all_sources(), skipped);
+      order.files = epoch.files;
+      growth = fmt::format("; epoch {}: {} files, {} of them new", epoch.epoch, epoch.files.size(), added);
+    }
     found = prepare_in_cache(order);
+    if (deck.data.grow) found.skipped = skipped;
     return std::filesystem::absolute(found.folder).lexically_normal().string();
   });
+  const std::string corpus =
+      deck.data.grow ? distributed::from_first_rank(given.comm, [&] { return text_of(epoch); }) : "";
   const PreparedTokens prepared = read_prepared(folder);
   const Mixture mixture = mixture_of(deck, prepared);
   DataSet data;
+  data.corpus = corpus;
   data.tokenizer = io::make_tokenizer(prepared.tokenizer_file);
   data.vocab = prepared.vocab;
   data.train_shards = shards_of(prepared.train, prepared.vocab, mixture.order);
@@ -147,7 +161,7 @@ DataSet open_text(const OpenOrder& given) {
   if (data.tokenizer->end_of_text() >= 0) {
     data.description += fmt::format("; each document begins with end-of-text (id {})", data.tokenizer->end_of_text());
   }
-  data.description += mixture.text;
+  data.description += mixture.text + growth;
   for (const auto& note : notes_on(order, found)) data.description += "; " + note;
   return data;
 }

@@ -72,7 +72,7 @@ PreparedTokens made_entry(const PrepareOrder& order, const std::vector<TextFile>
 
 PreparedTokens prepare_in_cache(const PrepareOrder& order) {
   SkippedFiles skipped;
-  const auto files = find_text(order.all_sources(), skipped);
+  const auto files = order.files ? *order.files : find_text(order.all_sources(), skipped);
   const std::string digits = fingerprint_of(order, files);
   const std::string entry = (fs::path(order.folder) / digits).string();
   PreparedTokens tokens;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <kozero/core/error.hpp>
+#include <kozero/data/corpus_epoch.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/run/start_checks.hpp>
@@ -55,6 +56,7 @@ RunStart::RunStart(Session& session, const StartedAs& started)
   settings_.staged = settings_.staged && can_save_beside(session.environment());
   resume_ = find_resume_point();
   require_lesson();
+  require_epoch();
   if (const std::string other = other_data(); deck_.data.strict && !other.empty()) {
     throw Error(Failure::deck, other + "; refused by data.strict = true", Error::Seen::by_all_ranks);
   }
@@ -72,7 +74,25 @@ void RunStart::require_lesson() const {
   const bool is_last = deck_.lesson + 1 == deck_.run.curriculum.size();
   const std::int64_t step = resume_.record.step;
   if (step >= settings_.step.steps_before && (is_last || step < settings_.steps)) return;
-  throw OtherLesson{step};
+  throw OtherPart{step};
+}
+
+void RunStart::require_epoch() const {
+  if (!deck_.data.grow || resume_.source.empty()) return;
+  const io::CheckpointRecord& saved = resume_.record;
+  if (saved.corpus.empty()) {
+    throw Error(Failure::deck,
+                resume_.source +
+                    ": it has no record of the files of its epoch, which data.grow = true needs; "
+                    "accepted is data.grow=false",
+                Error::Seen::by_all_ranks);
+  }
+  const bool is_same = saved.corpus == data_.corpus;
+  const bool begins = !deck_.corpus.empty() && saved.step == settings_.samples.steps_before;
+  if (!is_same && !begins) throw OtherPart{saved.step, saved.corpus};
+  if (is_same && saved.step >= settings_.steps && settings_.steps < deck_.run.steps) {
+    throw OtherPart{saved.step, text_of(epoch_after(data::corpus_epoch_of(saved.corpus), saved.step))};
+  }
 }
 
 void RunStart::create_folder() {
@@ -130,7 +150,7 @@ std::string RunStart::set_aside_run_before() const {
 }
 
 std::string RunStart::other_data() const {
-  const bool compares = !resume_.source.empty() && resume_.record.steps_before == settings_.step.steps_before;
+  const bool compares = !resume_.source.empty() && resume_.record.steps_before == settings_.samples.steps_before;
   const std::string differs = compares ? data::difference(resume_.record.data, data_identity_) : "";
   return differs.empty() ? "" : fmt::format("the training data differ from those of {}: {}", resume_.source, differs);
 }

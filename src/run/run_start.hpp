@@ -26,15 +26,17 @@
 
 namespace kozero::run {
 
-/// Thrown on all ranks: the run goes on after `step`, which is of another lesson of the curriculum than the deck.
-struct OtherLesson {
+/// Thrown on all ranks: the run goes on after `step`, which is of another lesson of the curriculum, or epoch of a
+/// corpus that grows, than the deck.
+struct OtherPart {
   std::int64_t step = 0;
+  std::string corpus = {};  ///< for Deck::corpus
 };
 
 class RunStart {
  public:
   /// Locks the run's folder if it may be continued, opens the data, plans and allocates memory, creates the folder.
-  /// Throws Error before any large allocation if the plan does not fit; OtherLesson.
+  /// Throws Error before any large allocation if the plan does not fit; OtherPart.
   RunStart(Session& session, const StartedAs& started);
   RunStart(const RunStart&) = delete;
   RunStart& operator=(const RunStart&) = delete;
@@ -75,6 +77,7 @@ class RunStart {
 
  private:
   void require_lesson() const;
+  void require_epoch() const;
   void create_folder();
   void continue_folder();
   /// If run.dir had a run: the status of the newest run there, the command that continues it, and this run's folder;

@@ -11,6 +11,7 @@
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/events.hpp>
+#include <kozero/data/corpus_epoch.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/run/train.hpp>
@@ -69,15 +70,17 @@ class TrainingRun {
         timeline_(deck_.log, *start_.on_ranks().mesh().all, start_.control_comm(), start_.held_folder(),
                   started.profile) {}
 
+  /// Of the run's epoch, with data.grow.
+  [[nodiscard]] const std::string& corpus() const { return start_.data().corpus; }
   /// Throws Error after reporting it, since the destruction of members may wait for a disk or a rank.
   RunSummary execute();
 
  private:
   void run_to_the_end();
   void train_all_steps();
-  [[nodiscard]] bool is_last_lesson() const;
-  /// The end of a lesson that another one follows.
-  void end_lesson();
+  [[nodiscard]] bool is_last_part() const;
+  /// The end of a lesson, or of an epoch of a corpus that grows, that another one follows.
+  void end_part();
   /// After a stop signal, or within a step: saves the step's checkpoint, or the weights, and nothing else.
   [[noreturn]] void stop_at_once();
   /// The ranks agreed to stop within a step: saves the state of the step before, unless it is saved.
@@ -131,7 +134,7 @@ void TrainingRun::run_to_the_end() {
   train_all_steps();
   if (run_.stopped_by_signal() || run_.interrupted()) stop_at_once();
   run_log_.say_memory();
-  if (run_.reason() == stop_reason::kNone && !is_last_lesson()) return end_lesson();
+  if (run_.reason() == stop_reason::kNone && !is_last_part()) return end_part();
   save_weights();
   saving_.finish();
   run_.end_steps();
@@ -144,16 +147,20 @@ void TrainingRun::run_to_the_end() {
   run_.finish();
 }
 
-bool TrainingRun::is_last_lesson() const {
+bool TrainingRun::is_last_part() const {
+  if (deck_.data.grow) return settings_.steps >= deck_.run.steps;
   return deck_.whole == nullptr || deck_.lesson + 1 == deck_.run.curriculum.size();
 }
 
-void TrainingRun::end_lesson() {
+void TrainingRun::end_part() {
   saving_.finish();
   run_.end_steps();
   run_log_.say_evaluation();
   run_.end_outputs();
-  log_.say(fmt::format("lesson {} of {} is complete: {}", deck_.lesson + 1, deck_.run.curriculum.size(), saved_text()));
+  const std::string part = deck_.data.grow
+                               ? fmt::format("epoch {}", settings_.samples.epoch)
+                               : fmt::format("lesson {} of {}", deck_.lesson + 1, deck_.run.curriculum.size());
+  log_.say(fmt::format("{} is complete: {}", part, saved_text()));
   run_.finish();
 }
 
@@ -161,7 +168,7 @@ void TrainingRun::train_all_steps() {
   const Phase phase("training");
   const data::SampleSource& source = *start_.data().train;
   const data::Sampler sampler(settings_.order_seed, source.num_samples(), settings_.batch.global_batch,
-                              settings_.step.steps_before);
+                              settings_.samples);
   engine_.train_on(sampler, source, settings_.step);
   std::optional<io::MetricsFile> metrics = start_.open_metrics();
   TensorBoard board(deck_.log.tensorboard && metrics ? start_.folder() : "", start_.step() + 1, log_);
@@ -273,24 +280,51 @@ void TrainingRun::save_weights() {
   train::save_weights(*start_.held_folder(), engine_, *comm, description);
 }
 
-}  // namespace
+/// The deck of the run's next part.
+void go_on_in(io::Deck& deck, const std::string& folder) {
+  deck.run.dir = folder;
+  deck.checkpoint.resume = "auto";
+}
 
-RunSummary train(Session& session, const StartedAs& started) {
+RunSummary train_lessons(Session& session, const StartedAs& started) {
   io::Deck whole = session.deck();
-  if (whole.run.curriculum.empty()) return TrainingRun(session, started).execute();
   RunSummary summary;
   for (std::size_t lesson = 0; lesson < whole.run.curriculum.size();) {
-    session.use_lesson(io::deck_of_lesson(whole, lesson));
+    session.use_deck(io::deck_of_lesson(whole, lesson));
     try {
       summary = TrainingRun(session, started).execute();
-      whole.run.dir = summary.folder;
-      whole.checkpoint.resume = "auto";
+      go_on_in(whole, summary.folder);
       ++lesson;
-    } catch (const OtherLesson& other) {
+    } catch (const OtherPart& other) {
       lesson = train::lesson_after(whole, session.control().size(), other.step);
     }
   }
   return summary;
+}
+
+RunSummary train_epochs(Session& session, const StartedAs& started) {
+  io::Deck deck = session.deck();
+  deck.corpus = distributed::from_first_rank(session.control(), [&] { return train::recorded_corpus(deck); });
+  while (true) {
+    session.use_deck(deck);
+    try {
+      TrainingRun run(session, started);
+      const RunSummary summary = run.execute();
+      if (summary.steps >= deck.run.steps) return summary;
+      go_on_in(deck, summary.folder);
+      deck.corpus = text_of(epoch_after(data::corpus_epoch_of(run.corpus()), summary.steps));
+    } catch (const OtherPart& other) {
+      deck.corpus = other.corpus;
+    }
+  }
+}
+
+}  // namespace
+
+RunSummary train(Session& session, const StartedAs& started) {
+  const io::Deck& deck = session.deck();
+  if (!deck.run.curriculum.empty()) return train_lessons(session, started);
+  return deck.data.grow ? train_epochs(session, started) : TrainingRun(session, started).execute();
 }
 
 }  // namespace kozero::run

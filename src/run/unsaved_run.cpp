@@ -295,8 +295,7 @@ UnsavedRun::UnsavedRun(Session& session, io::Deck deck, const data::DataSet& dat
   } else {
     begin_weights(deck, engine(), *mesh().all);
   }
-  sampler_.emplace(settings_.order_seed, data.train->num_samples(), settings_.batch.global_batch,
-                   settings_.step.steps_before);
+  sampler_.emplace(settings_.order_seed, data.train->num_samples(), settings_.batch.global_batch, settings_.samples);
   engine().train_on(*sampler_, *data.train, settings_.step);
 }
 

@@ -11,6 +11,7 @@
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/random.hpp>
+#include <kozero/data/corpus_epoch.hpp>
 #include <kozero/train/settings.hpp>
 #include "io/deck/check.hpp"
 #include "io/deck/schema.hpp"
@@ -339,8 +340,15 @@ Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_voca
   settings.seed = settings.order_seed = static_cast<std::uint64_t>(deck.run.seed);
   if (deck.lesson > 0) settings.order_seed = stream_key(settings.seed, "lesson." + std::to_string(deck.lesson));
   const StepRange lesson_steps = steps_of_lesson(deck, num_ranks);
-  settings.steps =
+  const std::int64_t all_steps =
       deck.whole == nullptr ? total_steps(deck, num_samples, settings.batch.global_batch) : lesson_steps.last;
+  settings.steps = all_steps;
+  settings.samples.steps_before = lesson_steps.first;
+  if (deck.data.grow && num_samples > 0) {
+    const data::CorpusEpoch epoch = data::corpus_epoch_of(deck.corpus);
+    settings.samples = {epoch.steps_before, epoch.epoch};
+    settings.steps = std::min(all_steps, epoch.steps_before + ceil_div(num_samples, settings.batch.global_batch));
+  }
   const int stage = static_cast<int>(deck.zero.stage);
   settings.ranks_per_group = stage == 0 ? num_ranks : ranks_per_group(deck, num_ranks);
   settings.on_gpus = runs_on_gpus(deck);
@@ -364,7 +372,7 @@ Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_voca
                    .max_skips = deck.train.max_skips,
                    .check_every = deck.run.check_every,
                    .loss_scaler = loss_scaler_of(deck.train),
-                   .schedule = schedule_of(deck, settings.batch.rate_factor, settings.steps - lesson_steps.first)};
+                   .schedule = schedule_of(deck, settings.batch.rate_factor, all_steps - lesson_steps.first)};
   return settings;
 }
 

@@ -211,6 +211,47 @@ END
     on 2 train "$@" checkpoint.every=0
 }
 
+# records FIRST LAST: records of a corpus, as JSON lines.
+records() {
+  local i
+  for ((i = $1; i <= $2; ++i)); do printf '{"text": "record %s tells %s and %s"}\n' $i $((i * i)) $((i * 7 % 31)); done
+}
+
+# A corpus that grows: an epoch has the files that were there when it began, whenever the run stops and goes on, on any
+# ranks; without new files the bits are those of a corpus that does not grow.
+grows() {
+  mkdir text
+  records 1 20 >text/m.jsonl
+  # shellcheck disable=SC2086
+  set -- "$inputs/quickstart.toml" $tiny data.grow=true data.val_fraction=0 train.eval_every=0 checkpoint.every=2 \
+    checkpoint.resume=auto optim.schedule=constant
+  local losses='s/.*"loss":\([^,]*\),.*"grad_norm":\([^,]*\),.*/\1 \2/'
+  expect 0 '^data .*; epoch 0: 1 files, 0 of them new' on 2 train "$@" run.dir=still run.steps=20
+  expect 0 '^epoch 0 is complete: its checkpoint is still/step_0*[0-9]+$' cat still/log.txt
+  local steps
+  steps=$(grep -o 'epoch 0 is complete.*step_0*[0-9]*' still/log.txt | grep -o '[1-9][0-9]*$')
+  expect 0 'output in' on 3 train "$@" run.dir=fixed run.steps=20 data.grow=false
+  expect 0 same sh -c "for run in still fixed; do sed '$losses' \$run/metrics.jsonl >\$run.txt; done; cmp still.txt fixed.txt && echo same"
+  # The file comes at the end of epoch 0, or in it.
+  expect 0 'output in' on 2 train "$@" run.dir=late run.steps=$steps
+  expect 0 'output in' on 1 train "$@" run.dir=early run.steps=3
+  records 21 29 >text/a.jsonl
+  expect 0 '^data .*; epoch 1: 2 files, 1 of them new' on 2 train "$@" run.dir=late run.steps=20
+  expect 0 '^data .*; epoch 0: 1 files, 0 of them new' on 3 train "$@" run.dir=early run.steps=20
+  also '^data .*; epoch 1: 2 files, 1 of them new'
+  expect 0 same sh -c "for run in late early; do sed '$losses' \$run/metrics.jsonl >\$run.txt; done; cmp late.txt early.txt && echo same"
+  expect 1 differ sh -c 'cmp late.txt still.txt'
+  printf ' ' >>text/m.jsonl
+  expect 3 '^\[rank 0\] error: data.text: /.*/text/m.jsonl has [0-9]+ bytes, not [0-9]+, since an epoch of this run had it; bring it back, or go on with the files as they are, and other bits, by data.grow=false$' \
+    on 2 train "$@" run.dir=late run.steps=22
+  rm text/m.jsonl
+  expect 3 'text/m.jsonl is gone since an epoch of this run had it' on 2 train "$@" run.dir=late run.steps=22
+  expect 0 '^note .*data.grow is false and was true at step 20' on 2 train "$@" run.dir=late run.steps=22 data.grow=false
+  expect 2 'data.grow = true: accepted is false if run.epochs = 2' on 2 train "$inputs/quickstart.toml" data.grow=true run.epochs=2
+  expect 2 'data.grow = true: accepted is false if data.tokenizer = "bpe:300": a learned tokenizer would change' \
+    on 2 train "$@" run.dir=none data.tokenizer=bpe:300 model.vocab=300
+}
+
 # Resuming with other data of as many samples is reported, or refused; with a copy of the same data it is not.
 other_data() {
   make_text

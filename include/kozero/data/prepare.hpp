@@ -30,10 +30,11 @@ struct PrepareOrder {
   std::string split = {};  ///< of a tokenizer that is learned: a published split's name (io/text/pretokenizer.hpp)
   /// Instead of `text`: several sources. Each begins a new shard of training tokens.
   std::vector<TextSource> sources = {};
-  DocumentRules rules = {};                 ///< of `text`
-  bool deduplicate = false;                 ///< of equal documents, only the first is tokenized
-  int threads = 0;                          ///< that encode; 0: one per core of this process
-  std::int64_t shard_tokens = 100'000'000;  ///< as llm.c's
+  std::optional<std::vector<TextFile>> files = {};  ///< instead of those that the paths lead to
+  DocumentRules rules = {};                         ///< of `text`
+  bool deduplicate = false;                         ///< of equal documents, only the first is tokenized
+  int threads = 0;                                  ///< that encode; 0: one per core of this process
+  std::int64_t shard_tokens = 100'000'000;          ///< as llm.c's
   /// Called with a line for people: another process makes the same folder, or an entry of the cache is damaged.
   std::function<void(const std::string& line)> say = [](const std::string& /*line*/) {};
   /// Called now and then with the bytes of the corpus's files that are done, and all of them.

@@ -47,17 +47,25 @@ class Granules {
 /// and of each rank by micro-step.
 double sum_over_granules(const std::vector<double>& values, int ranks, std::int64_t granules);
 
+/// Where a sampler begins: behind `steps_before` steps, with an epoch's first position.
+struct SamplingBegin {
+  std::int64_t steps_before = 0;
+  std::int64_t epoch = 0;
+};
+
 /// Chooses the samples of each step; see above.
 class Sampler {
  public:
-  /// `global_batch`: G, sequences per step over all ranks. The first step is `steps_before` + 1. Throws Error(deck) if
+  /// `global_batch`: G, sequences per step over all ranks. `begin`: the first step and its epoch. Throws Error(deck) if
   /// there are no samples.
-  Sampler(std::uint64_t seed, std::int64_t num_samples, std::int64_t global_batch, std::int64_t steps_before = 0);
+  Sampler(std::uint64_t seed, std::int64_t num_samples, std::int64_t global_batch, const SamplingBegin& begin = {});
 
   [[nodiscard]] std::int64_t steps_per_epoch() const { return (num_samples_ + global_batch_ - 1) / global_batch_; }
   [[nodiscard]] std::int64_t num_samples() const { return num_samples_; }
   /// The epoch (from 0) of a step.
-  [[nodiscard]] std::int64_t epoch(std::int64_t step) const { return (step - 1 - steps_before_) / steps_per_epoch(); }
+  [[nodiscard]] std::int64_t epoch(std::int64_t step) const {
+    return begin_.epoch + (step - 1 - begin_.steps_before) / steps_per_epoch();
+  }
   /// Passes over the samples after a step: complete epochs, and the completed fraction of the current epoch.
   [[nodiscard]] double epochs_after(std::int64_t step) const;
   /// The step's positions in its epoch.
@@ -69,7 +77,7 @@ class Sampler {
   std::uint64_t seed_;
   std::int64_t num_samples_;
   std::int64_t global_batch_;
-  std::int64_t steps_before_;
+  SamplingBegin begin_;
 };
 
 }  // namespace kozero::data

@@ -34,8 +34,8 @@ class Session {
 
   [[nodiscard]] const distributed::Environment& environment() const { return environment_; }
   [[nodiscard]] const io::Deck& deck() const { return deck_; }
-  /// Replaces the deck by that of a lesson of its curriculum, between two runs.
-  void use_lesson(io::Deck deck) { deck_ = std::move(deck); }
+  /// Replaces the deck by that of another part of the same run: a lesson of its curriculum, an epoch of its corpus.
+  void use_deck(io::Deck deck) { deck_ = std::move(deck); }
   [[nodiscard]] const train::Runtime& runtime() const { return *runtime_; }
   /// The path in run.tuning, whose file selects the algorithms of matrix products; "" without one.
   [[nodiscard]] const std::string& tuning() const { return tuning_; }

@@ -89,9 +89,11 @@ struct Settings {
   Offload offload;
   optim::Config optim;
   StepConfig step;
-  std::int64_t steps = 0;  ///< total from the beginning of training; in a lesson of a curriculum, up to its end
+  std::int64_t steps =
+      0;  ///< from the beginning of training; up to the end of a lesson, or of an epoch of a corpus that grows
   std::uint64_t seed = 1;
   std::uint64_t order_seed = 1;  ///< of the samples' order, another one in each lesson
+  data::SamplingBegin samples;   ///< of a lesson, or of an epoch of a corpus that grows
   bool staged = false;           ///< checkpoints are written from a copy, while training goes on
   std::int64_t staging_mib = 0;  ///< limit of that copy; 0: none
 };
