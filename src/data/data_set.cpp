@@ -58,6 +58,18 @@ void require_documents(const DataSet& data, const io::Deck& deck) {
                                deck.data.tokenizer));
 }
 
+/// Refuses conversations, as long as training would learn their questions too.
+void refuse_conversations(const DataSet& data, const io::Deck& deck) {
+  if (data.train_shards == nullptr) return;
+  for (const auto& shard : data.train_shards->shards()) {
+    if (!recorded_answers(shard)) continue;
+    throw Error(Failure::deck,
+                fmt::format("{}: {} has conversations; `kozero prepare` makes and shows their tokens, but "
+                            "training on answers alone is not there yet",
+                            key_of_data(deck), shard.path()));
+  }
+}
+
 }  // namespace
 
 const char* key_of_data(const io::Deck& deck) { return source_of(deck).key; }
@@ -80,6 +92,7 @@ DataSet open_data(const io::Deck& deck, std::int64_t seq, distributed::Communica
   return distributed::agreed(comm, [&] {
     DataSet data = source_of(deck).open({deck, seq, comm});
     require_documents(data, deck);
+    refuse_conversations(data, deck);
     if (deck.data.mask_documents) data.description += "; attention and positions stay inside a document";
     return data;
   });

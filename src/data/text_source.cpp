@@ -36,7 +36,8 @@ std::string learned_split(const io::Deck& deck) {
 std::string key_of(std::size_t source) { return fmt::format("data.source[{}]", source); }
 
 DocumentRules rules_of(const io::Deck& deck, const std::string& filter, const std::string& key) {
-  return {deck.data.text_field, parse_filter(filter, key), deck.data.on_bad_document == "skip"};
+  return {deck.data.text_field, parse_filter(filter, key),
+          chat_template_of(deck.data.chat_template, deck.data.tokenizer), deck.data.on_bad_document == "skip"};
 }
 
 PrepareOrder order_of(const io::Deck& deck) {

@@ -76,6 +76,16 @@ class TokenShard {
 /// little-endian uint64); none without that file. Throws Error(input) if they do not increase inside the shard.
 std::vector<std::int64_t> recorded_documents(const TokenShard& shard);
 
+/// Positions [first, end) of a shard or of another sequence of tokens.
+struct TokenRange {
+  std::int64_t first = 0, end = 0;
+  bool operator==(const TokenRange&) const = default;
+};
+
+/// The ranges of trained tokens in a shard of conversations (SHARD.answers: little-endian uint64 pairs first, end,
+/// increasing); nullopt without that file. Throws Error(input) if they do not increase inside the shard.
+std::optional<std::vector<TokenRange>> recorded_answers(const TokenShard& shard);
+
 /// Several token shards read as one sequence.
 class TokenShards {
  public:
