@@ -118,6 +118,7 @@ struct DataKeys {
   std::string tokenizer = "bytes";
   std::string text_field = "text";
   std::string filter;  ///< "": none
+  std::string chat_template = "none";
   std::string on_bad_document = "stop";
   bool deduplicate = false;
   double val_fraction = 0.05;

@@ -186,6 +186,10 @@ std::vector<DeckRow> data_rows() {
        "key of JSON lines and column of Parquet that has the text of a document"},
       {"data.filter", kData<&K::filter>, text("COLUMN SIGN NUMBER"),
        "which records of JSON lines and Parquet are documents, such as \"int_score >= 3\"", "all"},
+      {"data.chat_template", kData<&K::chat_template>,
+       words({"none", "auto", "chatml", "qwen2", "qwen2.5", "qwen3", "llama3", "plain"}),
+       "records of JSON lines are conversations that this template writes, and only answers are trained; auto: the "
+       "template in the folder of data.tokenizer"},
       {"data.on_bad_document", kData<&K::on_bad_document>, words({"stop", "skip"}),
        "what to do with a record that is damaged or has no text: stop, or skip and count it"},
       {"data.deduplicate", kData<&K::deduplicate>, truth(), "of documents with equal text, only the first is used"},

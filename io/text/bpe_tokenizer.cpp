@@ -29,6 +29,13 @@ void between(const AddedTokens& added, std::string_view text, std::vector<Token>
   }
 }
 
+/// The added tokens that are not special.
+std::vector<std::pair<std::string, Token>> without(const std::vector<Token>& special,
+                                                   std::vector<std::pair<std::string, Token>> added) {
+  std::erase_if(added, [&](const auto& token) { return std::ranges::find(special, token.second) != special.end(); });
+  return added;
+}
+
 constexpr std::int64_t kBlockBytes = std::int64_t{1} << 18;
 constexpr std::int64_t kSampleBytes = std::int64_t{64} << 20;
 constexpr std::size_t kMaxPretokens = std::size_t{1} << 20;
@@ -99,6 +106,12 @@ AddedTokens::Match AddedTokens::find(std::string_view text, std::size_t start) c
   return {text.size(), text.size(), -1};
 }
 
+Token AddedTokens::id_of(std::string_view text) const {
+  const auto found =
+      std::ranges::lower_bound(tokens_, text, {}, [](const auto& token) { return std::string_view(token.first); });
+  return found != tokens_.end() && found->first == text ? found->second : -1;
+}
+
 BpeTokenizer::BpeTokenizer(const std::string& path, std::string json_text)
     : BpeTokenizer(json_text, read_tokenizer_json(path, json_text)) {}
 
@@ -107,8 +120,9 @@ BpeTokenizer::BpeTokenizer(const std::vector<Merge>& merges, const PublishedSpli
 
 BpeTokenizer::BpeTokenizer(std::string json_text, TokenizerJson json)
     : json_text_(std::move(json_text)),
-      added_(std::move(json.added)),
-      added_normalized_(std::move(json.added_normalized)),
+      added_{AddedTokens(json.added), AddedTokens(json.added_normalized)},
+      ordinary_{AddedTokens(without(json.special, json.added)),
+                AddedTokens(without(json.special, json.added_normalized))},
       pattern_(json.split),
       rules_(json.bytes, json.merges),
       bytes_of_(std::move(json.bytes_of)),
@@ -125,24 +139,30 @@ class BpeTokenizer::BpeEncoder : public Encoder {
   explicit BpeEncoder(const BpeTokenizer& tokenizer) : its_(tokenizer), splitter_(tokenizer.pattern_) {}
 
   void encode(std::string_view text, std::vector<Token>& out) override {
-    encode_text(text, its_.add_prefix_space_, out);
+    encode_text(text, its_.added_, its_.add_prefix_space_, out);
   }
-  void encode_rest(std::string_view text, std::vector<Token>& out) override { encode_text(text, false, out); }
+  void encode_rest(std::string_view text, std::vector<Token>& out) override {
+    encode_text(text, its_.added_, false, out);
+  }
+  void encode_ordinary(std::string_view text, std::vector<Token>& out) override {
+    encode_text(text, its_.ordinary_, its_.add_prefix_space_, out);
+  }
 
  private:
   static constexpr std::size_t kGroup = 64;
 
-  void encode_text(std::string_view text, bool add_prefix_space, std::vector<Token>& out) {
-    between(its_.added_, text, out, [&](std::string_view rest) {
+  void encode_text(std::string_view text, const AddedSets& added, bool add_prefix_space, std::vector<Token>& out) {
+    between(added.given, text, out, [&](std::string_view rest) {
       // encode_rest omits the prefix space only at the front of the text: after an added token a new text begins.
-      encode_unnormalized(rest, rest.data() == text.data() ? add_prefix_space : its_.add_prefix_space_, out);
+      encode_unnormalized(rest, added, rest.data() == text.data() ? add_prefix_space : its_.add_prefix_space_, out);
     });
   }
 
-  void encode_unnormalized(std::string_view text, bool add_prefix_space, std::vector<Token>& out) {
+  void encode_unnormalized(std::string_view text, const AddedSets& added, bool add_prefix_space,
+                           std::vector<Token>& out) {
     const std::string composed = its_.nfc_ ? to_nfc(text) : std::string();
     const std::string_view normal = its_.nfc_ ? std::string_view(composed) : text;
-    between(its_.added_normalized_, normal, out, [&](std::string_view rest) {
+    between(added.normalized, normal, out, [&](std::string_view rest) {
       encode_plain(rest, rest.data() == normal.data() ? add_prefix_space : its_.add_prefix_space_, out);
     });
   }
@@ -218,6 +238,11 @@ std::string BpeTokenizer::decode(std::span<const Token> tokens) const {
     text += bytes_of_[static_cast<std::size_t>(token)];
   }
   return text;
+}
+
+Token BpeTokenizer::added_token(std::string_view text) const {
+  const Token given = added_.given.id_of(text);
+  return given >= 0 ? given : added_.normalized.id_of(text);
 }
 
 bool BpeTokenizer::ends_text(Token token) const {

@@ -29,6 +29,8 @@ class AddedTokens {
   explicit AddedTokens(std::vector<std::pair<std::string, Token>> tokens);
 
   [[nodiscard]] bool empty() const { return tokens_.empty(); }
+  /// The id of the token that is written so; -1 if there is none.
+  [[nodiscard]] Token id_of(std::string_view text) const;
   struct Match {
     std::size_t begin, end;
     Token id;  ///< -1, and begin = end = text.size(), if there is no match
@@ -60,15 +62,21 @@ class BpeTokenizer : public Tokenizer {
   [[nodiscard]] int vocab_size() const override { return static_cast<int>(bytes_of_.size()); }
   [[nodiscard]] std::string name() const override { return "bpe:" + std::to_string(vocab_size()); }
   [[nodiscard]] Token end_of_text() const override { return end_of_text_; }
+  [[nodiscard]] Token added_token(std::string_view text) const override;
   [[nodiscard]] bool ends_text(Token token) const override;
   void save(const std::string& path) const override;
 
  private:
+  /// The added tokens that are searched in a text, before and after the normalizer.
+  struct AddedSets {
+    AddedTokens given, normalized;
+  };
   class BpeEncoder;
   BpeTokenizer(std::string json_text, TokenizerJson json);
 
   std::string json_text_;  ///< saved as it came
-  AddedTokens added_, added_normalized_;
+  AddedSets added_;        ///< all
+  AddedSets ordinary_;     ///< those that are not special
   SplitPattern pattern_;
   MergeRules rules_;
   std::vector<std::string> bytes_of_;                  ///< what each id decodes to

@@ -9,8 +9,18 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace kozero::io {
+
+/// A part of a conversation's text, from the end of the part before.
+struct TextPart {
+  std::size_t end = 0;
+  /// The name of a special token, which is one id; without text it is the end-of-text token. Other text never becomes
+  /// a special token.
+  bool is_special = false;
+  bool is_trained = false;  ///< of an answer
+};
 
 struct TextBlock {
   std::string text;
@@ -19,6 +29,8 @@ struct TextBlock {
   /// A hash of the whole document, if its file has many documents. A file that is one document has none.
   std::optional<std::uint64_t> document;
   std::size_t file = 0;  ///< the document's file, by its number in the corpus
+  /// Of a conversation, which is one block of any size; empty for other documents.
+  std::vector<TextPart> parts;
 };
 
 /// Reads documents once, front to back.

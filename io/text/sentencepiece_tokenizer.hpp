@@ -38,6 +38,7 @@ class SentencePieceTokenizer : public Tokenizer {
   [[nodiscard]] int vocab_size() const override;
   [[nodiscard]] std::string name() const override { return "sentencepiece:" + std::to_string(vocab_size()); }
   [[nodiscard]] Token end_of_text() const override;
+  [[nodiscard]] bool decodes_by_token() const override { return false; }
   [[nodiscard]] bool ends_text(Token token) const override;
   [[nodiscard]] std::string file_name() const override { return "tokenizer.model"; }
   void save(const std::string& path) const override;

@@ -30,6 +30,8 @@ class Encoder {
   /// The same for text that continues earlier text of the same document, cut as DocumentReader cuts: without the blank
   /// that the tokenizer puts before a text.
   virtual void encode_rest(std::string_view text, std::vector<Token>& out) { encode(text, out); }
+  /// The same as encode(), but a special token that is written out in the text is encoded as ordinary text.
+  virtual void encode_ordinary(std::string_view text, std::vector<Token>& out) { encode(text, out); }
 };
 
 class Tokenizer {
@@ -50,6 +52,10 @@ class Tokenizer {
   [[nodiscard]] virtual std::string name() const = 0;
   /// The id that begins a document, or -1 if there is none.
   [[nodiscard]] virtual Token end_of_text() const = 0;
+  /// The id of the added token that is written so, such as <|im_end|>; -1 if there is none.
+  [[nodiscard]] virtual Token added_token(std::string_view /*text*/) const { return -1; }
+  /// Whether the text of each token is known apart from its neighbors: decode(a b) = decode(a) decode(b).
+  [[nodiscard]] virtual bool decodes_by_token() const { return true; }
   /// Whether generated text ends with this id.
   [[nodiscard]] virtual bool ends_text(Token token) const { return token >= 0 && token == end_of_text(); }
   /// The usual name of its file.

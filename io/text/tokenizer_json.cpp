@@ -198,6 +198,7 @@ class Reader {
       add_token(path_, vocabulary, text,
                 static_cast<std::int64_t>(std::min<std::uint64_t>(id.get<std::uint64_t>(), INT32_MAX)));
       const Token number = vocabulary.id_of.at(text);
+      if (flag(token, "special", false)) read_.special.push_back(number);
       if (flag(token, "normalized", false)) {
         read_.added_normalized.emplace_back(read_.nfc ? to_nfc(text) : text, number);
       } else {

@@ -41,6 +41,7 @@ struct TokenizerJson {
   std::vector<MergeRule> merges;
   std::vector<std::pair<std::string, Token>> added;             ///< found in the text as it is given
   std::vector<std::pair<std::string, Token>> added_normalized;  ///< found after the normalizer
+  std::vector<Token> special;                                   ///< added tokens that control the model, not text
   std::string split;                                            ///< the regular expression
   bool nfc = false;
   bool add_prefix_space = false;  ///< a text that does not begin with a blank gets one

@@ -3,6 +3,7 @@
 // prepare.cpp: the command `prepare`: the token shards of a deck's data, written before training, and a look at them.
 #include <fmt/format.h>
 #include <unistd.h>
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <iostream>
@@ -39,19 +40,54 @@ class ProgressLine {
   bool is_shown_ = false;
 };
 
-/// Each token on one of three background colors in turn, or between bars. Tokens that end inside a character are shown
-/// with the one that completes it.
-std::string shown_tokens(std::span<const Token> tokens, const io::Tokenizer& tokenizer, bool in_color) {
-  constexpr std::array kBackgrounds = {"\x1b[30;48;5;153m", "\x1b[30;48;5;223m", "\x1b[30;48;5;157m"};
-  std::string shown;
-  std::size_t count = 0;
-  io::StreamedText text(tokenizer, {}, io::ReadableText::Controls::escaped);
-  for (const Token token : tokens) {
-    const std::string part = text.add(token);
-    if (part.empty()) continue;
-    shown += in_color ? kBackgrounds[count++ % kBackgrounds.size()] + part + "\x1b[0m" : part + "|";
+/// Each token on one of several background colors in turn, or between bars. Tokens of answers have green ones, other
+/// tokens of conversations gray ones; without colors, answers are in double brackets. Tokens that end inside a
+/// character are shown with the one that completes it.
+class ShownTokens {
+ public:
+  ShownTokens(const io::Tokenizer& tokenizer, bool in_color)
+      : text_(tokenizer, {}, io::ReadableText::Controls::escaped), in_color_(in_color) {}
+
+  enum class Kind { text, question, answer };
+  void add(Token token, Kind kind) {
+    const std::string part = text_.add(token);
+    if (!in_color_ && (kind == Kind::answer) != in_answer_) shown_ += in_answer_ ? "]]" : "[[";
+    in_answer_ = kind == Kind::answer;
+    if (part.empty()) return;
+    const auto& colors = kBackgrounds[static_cast<std::size_t>(kind)];
+    shown_ += in_color_ ? colors[count_++ % colors.size()] + part + "\x1b[0m" : part + "|";
   }
-  return shown + text.finish();
+  std::string finish() {
+    shown_ += text_.finish();
+    return shown_ + (in_answer_ && !in_color_ ? "]]" : "");
+  }
+
+ private:
+  static constexpr std::array<std::array<const char*, 3>, 3> kBackgrounds = {
+      {{"\x1b[30;48;5;153m", "\x1b[30;48;5;223m", "\x1b[30;48;5;157m"},
+       {"\x1b[30;48;5;250m", "\x1b[30;48;5;254m", "\x1b[30;48;5;252m"},
+       {"\x1b[30;48;5;114m", "\x1b[30;48;5;157m", "\x1b[30;48;5;120m"}}};
+
+  io::StreamedText text_;
+  bool in_color_;
+  bool in_answer_ = false;
+  std::size_t count_ = 0;
+  std::string shown_;
+};
+
+/// The tokens from position `first` of their shard on.
+std::string shown_tokens(std::span<const Token> tokens, std::int64_t first, const io::Tokenizer& tokenizer,
+                         const std::optional<std::vector<data::TokenRange>>& answers, bool in_color) {
+  using Kind = ShownTokens::Kind;
+  ShownTokens shown(tokenizer, in_color);
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const std::int64_t position = first + static_cast<std::int64_t>(i);
+    const bool is_answer = answers && std::ranges::any_of(*answers, [&](const auto& range) {
+                             return range.first <= position && position < range.end;
+                           });
+    shown.add(tokens[i], is_answer ? Kind::answer : answers ? Kind::question : Kind::text);
+  }
+  return shown.finish();
 }
 
 /// The first documents of the training tokens, the beginning of each.
@@ -64,11 +100,13 @@ void show_documents(const data::PreparedTokens& made, std::int64_t most) {
     const data::TokenShard shard(file, made.vocab);
     auto starts = data::recorded_documents(shard).value_or(std::vector<std::int64_t>());
     starts.push_back(shard.num_tokens());
+    const auto answers = data::recorded_answers(shard);
     for (std::size_t i = 0; i + 1 < starts.size() && shown < most; ++i, ++shown) {
       const std::int64_t all = starts[i + 1] - starts[i];
       std::vector<Token> tokens(static_cast<std::size_t>(std::min(all, kMostTokens)));
       shard.read(starts[i], tokens);
-      std::cout << fmt::format("\ndocument {}, {} tokens\n", shown, all) << shown_tokens(tokens, *tokenizer, in_color);
+      std::cout << fmt::format("\ndocument {}, {} tokens\n", shown, all)
+                << shown_tokens(tokens, starts[i], *tokenizer, answers, in_color);
       std::cout << (all > kMostTokens ? fmt::format(" ... {} more\n", all - kMostTokens) : "\n");
     }
   }
@@ -79,7 +117,7 @@ void show_documents(const data::PreparedTokens& made, std::int64_t most) {
 void prepare(const distributed::Environment& environment, const Arguments& arguments) {
   OptionParser parser("prepare");
   std::vector<std::string> paths;
-  std::string filter;
+  std::string filter, chat_template = "none";
   std::int64_t num_shown = 0;
   data::PrepareOrder order;
   parser.add("paths", paths).required().at_least_values(2);
@@ -89,6 +127,11 @@ void prepare(const distributed::Environment& environment, const Arguments& argum
       .type_name("NAME");
   parser.add("--filter", filter, "documents of JSON lines and Parquet to keep, such as \"int_score >= 3\"")
       .type_name("RULE");
+  parser
+      .add("--chat-template", chat_template,
+           "records are conversations: auto (the template in the tokenizer's folder), chatml, qwen2, qwen2.5, qwen3, "
+           "llama3 or plain")
+      .type_name("NAME");
   parser.add_flag("--skip-bad", order.rules.skip_bad,
                   "leave out records that are damaged or have no text, and count them");
   parser.add_flag("--deduplicate", order.deduplicate, "of documents with equal text, keep only the first");
@@ -101,6 +144,7 @@ void prepare(const distributed::Environment& environment, const Arguments& argum
     throw Error(Failure::deck, "prepare runs on one rank: start it without -n", Error::Seen::by_all_ranks);
   }
   order.rules.filter = data::parse_filter(filter, "--filter");
+  order.rules.chat_template = data::chat_template_of(chat_template, order.tokenizer);
   order.folder = paths.back();
   order.text.assign(paths.begin(), paths.end() - 1);
   order.say = [](const std::string& line) { std::cerr << escaped(line) << "\n"; };
@@ -113,6 +157,12 @@ void prepare(const distributed::Environment& environment, const Arguments& argum
                            escaped(order.folder), made.reused ? " (already made)" : "", made.train.tokens,
                            made.val.tokens, made.tokenizer, made.vocab,
                            made.train.files.size() + made.val.files.size());
+  if (!made.chat_template.empty()) {
+    const std::int64_t trained = made.train.trained + made.val.trained, all = made.train.tokens + made.val.tokens;
+    std::cout << fmt::format("{} conversations ({}): {} tokens of answers are trained, {:.1f} %\n",
+                             made.counts.documents, made.chat_template, trained,
+                             100.0 * static_cast<double>(trained) / static_cast<double>(all));
+  }
   for (const auto& note : data::notes_on(order, made)) std::cout << "note: " << escaped(note) << "\n";
   if (num_shown > 0) show_documents(made, num_shown);
 }

@@ -43,13 +43,16 @@ const Source& source_of(const io::Deck& deck) {
   return *std::ranges::find_if(kSources, [&](const Source& row) { return row.is_of(deck); });
 }
 
-/// "packed by best fit into 120 sequences, 0.31 % of their places empty"
-std::string text_of_packing(const SampleSource& packed, std::int64_t seq) {
-  std::int64_t empty = 0;
-  for (std::int64_t i = 0; i < packed.num_samples(); ++i) empty += packed.ignored_targets(i);
-  const auto places = static_cast<double>(std::max<std::int64_t>(1, packed.num_samples() * seq));
-  return fmt::format("packed by best fit into {} sequences, {:.2f} % of their places empty", packed.num_samples(),
-                     100.0 * static_cast<double>(empty) / places);
+/// "; packed by best fit; 0.31 % of the targets in 120 sequences do not count"; "" if all count.
+std::string text_of_targets(const SampleSource& samples, const io::Deck& deck, std::int64_t seq) {
+  std::int64_t ignored = 0;
+  for (std::int64_t i = 0; i < samples.num_samples(); ++i) ignored += samples.ignored_targets(i);
+  const auto all = static_cast<double>(std::max<std::int64_t>(1, samples.num_samples() * seq));
+  const std::string text = ignored == 0
+                               ? ""
+                               : fmt::format("; {:.2f} % of the targets in {} sequences do not count",
+                                             100.0 * static_cast<double>(ignored) / all, samples.num_samples());
+  return (packs_documents(deck) ? "; packed by best fit" : "") + text;
 }
 
 }  // namespace
@@ -91,7 +94,7 @@ DataSet open_data(const io::Deck& deck, std::int64_t seq, distributed::Communica
   return distributed::agreed(comm, [&] {
     DataSet data = source_of(deck).open({deck, seq, comm});
     require_documents(data.tokenizer.get(), deck);
-    if (packs_documents(deck)) data.description += "; " + text_of_packing(*data.train, seq);
+    data.description += text_of_targets(*data.train, deck, seq);
     if (deck.data.mask_documents) data.description += "; attention and positions stay inside a document";
     return data;
   });

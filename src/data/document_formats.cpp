@@ -30,12 +30,19 @@ struct DocumentFormat {
   std::unique_ptr<io::DocumentReader> (*open)(const TextFile&, std::int64_t block_bytes, CorpusPass&);
 };
 
+/// A format whose documents are no conversations.
+Objection objection_to_chat(const std::string& format) {
+  const std::string reason = format + ", not JSON lines of conversations (data.chat_template)";
+  return {reason, reason};
+}
+
 Objection objection_to_text(const FileBeginning& begin) {
   if (!begin.compression.empty()) {
     const std::string reason = std::string(begin.compression) + ", but not of JSON lines";
     return {reason, reason + "; unpack it: " + (begin.compression == "gzip" ? "gunzip -k FILE" : "unzstd FILE")};
   }
   const auto objection = objection_to(begin.bytes, begin.is_whole);
+  if (objection.reason.empty() && !begin.file.rules.chat_template.empty()) return objection_to_chat("text");
   const std::string& column = begin.file.rules.filter.column;
   if (!objection.reason.empty() || column.empty()) return objection;
   const std::string reason = "text without \"" + column + "\"";
@@ -68,7 +75,10 @@ constexpr std::array kDocumentFormats = {
     DocumentFormat{[](const FileBeginning& begin) {
                      return begin.bytes.starts_with("PAR1") && !is_text(begin.bytes, begin.is_whole);
                    },
-                   [](const FileBeginning& begin) { return objection_to_parquet(begin.file.path, begin.file.rules); },
+                   [](const FileBeginning& begin) {
+                     if (!begin.file.rules.chat_template.empty()) return objection_to_chat("Parquet");
+                     return objection_to_parquet(begin.file.path, begin.file.rules);
+                   },
                    [](const TextFile& file, std::int64_t block_bytes, CorpusPass& pass) {
                      return read_records(open_parquet(file.path, file.rules), file, block_bytes, pass);
                    }},

@@ -13,6 +13,8 @@
 
 #include "io/posix/readable.hpp"
 #include "io/text/byte_stream.hpp"
+#include "src/data/chat_templates.hpp"
+#include "src/data/conversations.hpp"
 #include "src/data/records.hpp"
 
 namespace kozero::data {
@@ -77,6 +79,10 @@ class Lines {
   std::int64_t number_ = 0;
 };
 
+std::string not_json(std::size_t position) { return fmt::format("not JSON from byte {} of the row on", position); }
+
+std::string no_number(const std::string& column) { return fmt::format("no number \"{}\" (data.filter)", column); }
+
 /// Takes two members of the outermost object while it is parsed, so that nothing else of it is kept.
 class RecordParser final : public nlohmann::json_sax<Json> {
  public:
@@ -112,7 +118,7 @@ class RecordParser final : public nlohmann::json_sax<Json> {
     return true;
   }
   bool parse_error(std::size_t position, const std::string& /*token*/, const Json::exception& /*problem*/) override {
-    problem_ = fmt::format("not JSON from byte {} of the row on", position);
+    problem_ = not_json(position);
     return false;
   }
 
@@ -150,16 +156,56 @@ class RecordParser final : public nlohmann::json_sax<Json> {
 };
 
 /// "; its keys: id, content" for a JSON object.
-std::string keys_of(std::string_view object) {
-  const Json json = Json::parse(object, nullptr, false);
+std::string keys_of(const Json& json) {
   std::vector<std::string> keys;
   for (const auto& [key, value] : json.items()) keys.push_back(key);
   return keys.empty() ? "" : io::on_one_line(fmt::format("; its keys: {}", fmt::join(keys, ", ")));
 }
 
+/// Turns records into conversations of the shape that the first one has.
+class Conversations {
+ public:
+  explicit Conversations(const DocumentRules& rules) : rules_(rules) {}
+
+  /// Throws BadRecord, without the row.
+  RecordFile::Next next(std::string_view line, std::string& text) {
+    const Json record = parsed(line);
+    if (shape_ == nullptr) shape_ = conversation_shape(record);
+    if (shape_ == nullptr) throw BadRecord("no conversation" + keys_of(record) + accepted_shapes());
+    ChatText chat = chat_text(rules_.chat_template, messages_of(record, *shape_));
+    text = std::move(chat.text);
+    parts_ = std::move(chat.parts);
+    const std::string& column = rules_.filter.column;
+    if (column.empty()) return RecordFile::Next::document;
+    const auto number = record.find(column);
+    if (number == record.end() || !number->is_number()) throw BadRecord(no_number(column));
+    return rules_.filter.keeps(number->get<double>()) ? RecordFile::Next::document : RecordFile::Next::filtered;
+  }
+  std::vector<io::TextPart> take_parts() { return std::move(parts_); }
+
+  static std::string accepted_shapes() { return "; accepted: " + conversation_shapes(); }
+
+ private:
+  static Json parsed(std::string_view line) {
+    try {
+      Json record = Json::parse(line);
+      if (!record.is_object()) throw BadRecord("not a JSON object");
+      return record;
+    } catch (const Json::parse_error& problem) {
+      throw BadRecord(not_json(problem.byte));
+    } catch (const Json::out_of_range&) {
+      throw BadRecord("a number that is too large");
+    }
+  }
+
+  DocumentRules rules_;
+  const ConversationShape* shape_ = nullptr;
+  std::vector<io::TextPart> parts_;
+};
+
 class JsonLines final : public RecordFile {
  public:
-  JsonLines(const std::string& path, const DocumentRules& rules) : rules_(rules), lines_(path) {}
+  JsonLines(const std::string& path, const DocumentRules& rules) : rules_(rules), conversations_(rules), lines_(path) {}
 
   Next next(std::string& text) override {
     for (;;) {
@@ -168,21 +214,32 @@ class JsonLines final : public RecordFile {
       if (line->find_first_not_of(" \t\r") != std::string_view::npos) return parse(*line, text);
     }
   }
+  [[nodiscard]] std::vector<io::TextPart> take_parts() override { return conversations_.take_parts(); }
   [[nodiscard]] std::int64_t taken() const override { return lines_.taken(); }
 
  private:
   Next parse(std::string_view line, std::string& text) {
+    if (!rules_.chat_template.empty()) return parse_conversation(line, text);
     RecordParser record(rules_, text);
     const bool whole = Json::sax_parse(line, &record);
     if (!whole) refuse(record.problem());
     if (!record.is_object()) refuse("not a JSON object");
     if (record.text_type() == nullptr) {
-      refuse(fmt::format("no field \"{}\" (data.text_field){}", rules_.text_field, keys_of(line)));
+      refuse(fmt::format("no field \"{}\" (data.text_field){}", rules_.text_field,
+                         keys_of(Json::parse(line, nullptr, false))));
     }
     if (!record.has_text()) refuse(fmt::format("\"{}\" is {}, not text", rules_.text_field, record.text_type()));
     if (rules_.filter.column.empty()) return Next::document;
-    if (!record.number()) refuse(fmt::format("no number \"{}\" (data.filter)", rules_.filter.column));
+    if (!record.number()) refuse(no_number(rules_.filter.column));
     return rules_.filter.keeps(*record.number()) ? Next::document : Next::filtered;
+  }
+
+  Next parse_conversation(std::string_view line, std::string& text) {
+    try {
+      return conversations_.next(line, text);
+    } catch (const BadRecord& bad) {
+      refuse(bad.what());
+    }
   }
 
   [[noreturn]] void refuse(const std::string& why) const {
@@ -190,8 +247,16 @@ class JsonLines final : public RecordFile {
   }
 
   DocumentRules rules_;
+  Conversations conversations_;
   Lines lines_;
 };
+
+Objection objection_to_conversation(std::string_view line, std::int64_t row) {
+  const Json record = Json::parse(line, nullptr, false);
+  if (conversation_shape(record) != nullptr) return {};
+  const std::string reason = fmt::format("JSON lines: row {} is no conversation", row);
+  return {reason, reason + keys_of(record) + Conversations::accepted_shapes()};
+}
 
 }  // namespace
 
@@ -224,12 +289,14 @@ Objection objection_to_json_lines(const std::string& path, const DocumentRules& 
     std::string text;
     RecordParser record(rules, text);
     if (!Json::sax_parse(*line, &record) || !record.is_object()) continue;
+    if (!rules.chat_template.empty()) return objection_to_conversation(*line, lines.number());
     const bool has_text = record.text_type() != nullptr;
     if (has_text && (rules.filter.column.empty() || record.number())) break;
     const std::string reason = io::on_one_line(
         has_text ? fmt::format("JSON lines: row {} has no number \"{}\"", lines.number(), rules.filter.column)
                  : fmt::format("JSON lines: row {} has no field \"{}\"", lines.number(), rules.text_field));
-    return {reason, reason + keys_of(*line) + (has_text ? "; see data.filter" : "; set data.text_field")};
+    return {reason, reason + keys_of(Json::parse(*line, nullptr, false)) +
+                        (has_text ? "; see data.filter" : "; set data.text_field")};
   }
   return {};
 }

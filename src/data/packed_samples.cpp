@@ -6,13 +6,15 @@
 //   one. Among sequences with equal room the one that got it last.
 // The target of a document's last token is the end-of-text token. Places behind a sequence's last piece have the
 // end-of-text token, and their targets are ignored. So every token of the corpus is a target once: those of a document
-// behind its first, and the end-of-text token, which is the first, as the target of the last.
+// behind its first, and the end-of-text token, which is the first, as the target of the last. Of conversations, targets
+// that are not trained are ignored too (answers.hpp).
 // Ding et al. 2024, "Fewer Truncations Improve Language Modeling", arXiv:2404.10830.
 #include <algorithm>
 #include <numeric>
 #include <set>
 
 #include <kozero/core/error.hpp>
+#include "src/data/answers.hpp"
 #include "src/data/sources.hpp"
 
 namespace kozero::data {
@@ -76,7 +78,7 @@ class PackedSamples final : public SampleSource {
  public:
   PackedSamples(std::shared_ptr<const TokenShards> shards, std::int64_t seq, std::span<const std::int64_t> begins,
                 std::int64_t end, Token end_of_text)
-      : shards_(std::move(shards)), seq_(seq), end_of_text_(end_of_text) {
+      : shards_(std::move(shards)), answers_(Answers::of(*shards_)), seq_(seq), end_of_text_(end_of_text) {
     Rows rows(seq);
     std::vector<Piece> rests;
     for (std::size_t i = 0; i < begins.size(); ++i) {
@@ -106,12 +108,20 @@ class PackedSamples final : public SampleSource {
   void change_targets(std::int64_t index, std::span<Token> targets) const override {
     std::size_t at = 0;
     for (const Piece& piece : row(index)) {
-      at += static_cast<std::size_t>(piece.count);
-      if (piece.ends_document) targets[at - 1] = end_of_text_;
+      const auto count = static_cast<std::size_t>(piece.count);
+      if (piece.ends_document) targets[at + count - 1] = end_of_text_;
+      if (answers_ != nullptr) answers_->keep_trained(piece.first + 1, targets.subspan(at, count));
+      at += count;
     }
     std::fill(targets.begin() + static_cast<std::ptrdiff_t>(at), targets.end(), kIgnoredTarget);
   }
-  [[nodiscard]] std::int64_t ignored_targets(std::int64_t index) const override { return seq_ - tokens_of(index); }
+  [[nodiscard]] std::int64_t ignored_targets(std::int64_t index) const override {
+    const auto pieces = row(index);
+    return std::accumulate(pieces.begin(), pieces.end(), seq_, [this](std::int64_t ignored, const Piece& piece) {
+      const std::int64_t first = piece.first + 1;
+      return ignored - (answers_ == nullptr ? piece.count : answers_->count(first, first + piece.count));
+    });
+  }
   [[nodiscard]] Token document_start() const override { return end_of_text_; }
   void find_documents(std::int64_t index, std::span<const Token> /*inputs*/,
                       std::vector<std::int32_t>& begins) const override {
@@ -129,13 +139,9 @@ class PackedSamples final : public SampleSource {
     return std::span(pieces_).subspan(static_cast<std::size_t>(first),
                                       static_cast<std::size_t>(begins_[static_cast<std::size_t>(index + 1)] - first));
   }
-  [[nodiscard]] std::int64_t tokens_of(std::int64_t index) const {
-    const auto pieces = row(index);
-    return std::accumulate(pieces.begin(), pieces.end(), std::int64_t{0},
-                           [](std::int64_t sum, const Piece& piece) { return sum + piece.count; });
-  }
 
   std::shared_ptr<const TokenShards> shards_;
+  std::shared_ptr<const Answers> answers_;  // null if all tokens are targets
   std::int64_t seq_;
   Token end_of_text_;
   std::vector<Piece> pieces_;         // row by row

@@ -13,6 +13,7 @@
 #include "io/posix/readable.hpp"
 #include "io/run/run_folder.hpp"
 #include "io/text/tokenizer.hpp"
+#include "src/data/chat_templates.hpp"
 #include "src/data/document_formats.hpp"
 #include "src/data/entry_lock.hpp"
 #include "src/data/tokenize.hpp"
@@ -57,7 +58,10 @@ void make_tokens(const PrepareOrder& order, const std::vector<TextFile>& files, 
   fs::create_directories(folder);
   const FileCorpus corpus(files);
   const auto tokenizer = io::make_tokenizer(order.tokenizer, &corpus, order.split);
+  const std::string& chat_template = files.front().rules.chat_template;
+  if (!chat_template.empty()) require_special_tokens(chat_template, *tokenizer);
   PreparedTokens tokens = tokenize(order, files, *tokenizer, folder, fingerprint);
+  tokens.chat_template = chat_template;
   tokens.tokenizer = tokenizer->name();
   tokens.tokenizer_file = (fs::path(folder) / tokenizer->file_name()).string();
   tokens.vocab = tokenizer->vocab_size();
@@ -66,6 +70,10 @@ void make_tokens(const PrepareOrder& order, const std::vector<TextFile>& files, 
   if (tokens.train.tokens + tokens.val.tokens == 0) {
     const std::string left_out = listed(tokens.counts);
     throw Error(Failure::input, files.front().key + ": no document" + (left_out.empty() ? "" : "; " + left_out));
+  }
+  if (!chat_template.empty()) {
+    require_answers(tokens.train.trained, tokens.train.tokens, files.front().key + ": training tokens");
+    require_answers(tokens.val.trained, tokens.val.tokens, files.front().key + ": validation tokens");
   }
   write_description(folder, tokens);
 }

@@ -29,7 +29,9 @@ constexpr std::int64_t kMaxDescriptionBytes = std::int64_t{16} << 20;
 Json json_of(const TokenSplit& split) {
   Json files = Json::array();
   for (const auto& file : split.files) files.push_back(fs::path(file).filename().string());
-  return {{"files", files}, {"tokens", split.tokens}, {"bytes", split.bytes}};
+  Json json = {{"files", files}, {"tokens", split.tokens}, {"bytes", split.bytes}};
+  if (split.trained > 0) json["trained"] = split.trained;
+  return json;
 }
 
 Json json_of(const DocumentCounts& counts) {
@@ -56,6 +58,7 @@ std::string text_of(const DocumentRules& rules) {
     text += "filter " + filter.column + '\0' + std::to_string(static_cast<int>(filter.comparison)) + '\0' +
             std::to_string(std::bit_cast<std::uint64_t>(filter.bound)) + '\0';
   }
+  if (!rules.chat_template.empty()) text += "chat " + rules.chat_template + '\0';
   if (rules.skip_bad) text += std::string("skip bad") + '\0';
   return text;
 }
@@ -73,6 +76,7 @@ TokenSplit split_from(const std::string& folder, const Json& json) {
   for (const auto& name : json.at("files")) split.files.push_back(inside(folder, name.get<std::string>()));
   json.at("tokens").get_to(split.tokens);
   json.at("bytes").get_to(split.bytes);
+  split.trained = json.value("trained", std::int64_t{0});
   return split;
 }
 
@@ -119,6 +123,7 @@ void write_description(const std::string& folder, const PreparedTokens& tokens) 
                {"documents", json_of(tokens.counts)},
                {"train", json_of(tokens.train)},
                {"val", json_of(tokens.val)}};
+  if (!tokens.chat_template.empty()) json["chat_template"] = tokens.chat_template;
   for (const auto& source : tokens.train_sources) json["train_sources"].push_back(json_of(source));
   io::write_whole_file((fs::path(folder) / kTokensDescription).string(), json.dump(2) + "\n");
 }
@@ -144,6 +149,7 @@ PreparedTokens read_prepared(const std::string& folder) {
     json.at("tokenizer").get_to(tokens.tokenizer);
     tokens.tokenizer_file = inside(folder, json.at("tokenizer_file").get<std::string>());
     json.at("vocab").get_to(tokens.vocab);
+    tokens.chat_template = json.value("chat_template", "");
     json.at("fingerprint").get_to(tokens.fingerprint);
     return tokens;
   } catch (const nlohmann::json::exception& problem) {
@@ -159,8 +165,9 @@ bool is_current(const std::string& folder, const std::string& fingerprint) {
       if (split.files.empty()) return split.tokens == 0;
       const TokenShards all(split.files, tokens.vocab);
       return all.num_tokens() == split.tokens &&
-             std::all_of(all.shards().begin(), all.shards().end(),
-                         [](const TokenShard& shard) { return shard.recorded_hashes().has_value(); });
+             std::all_of(all.shards().begin(), all.shards().end(), [&](const TokenShard& shard) {
+               return shard.recorded_hashes() && (tokens.chat_template.empty() || recorded_answers(shard));
+             });
     };
     return tokens.fingerprint == fingerprint && fs::exists(tokens.tokenizer_file) && whole(tokens.train) &&
            whole(tokens.val);

@@ -18,6 +18,16 @@ bool always_cut(char before, char after) {
   return (after == ' ' || (after >= '\t' && after <= '\r')) && before > ' ' && before < '\x7f';
 }
 
+/// Conversations are equal if their texts and their parts are.
+io::Hash128 hash_of(const std::string& text, const std::vector<io::TextPart>& parts) {
+  if (parts.empty()) return io::xxh3_128_of(text);
+  std::string all = text;
+  for (const auto& part : parts) {
+    all += std::to_string(part.end) + (part.is_special ? 's' : 'o') + (part.is_trained ? 't' : 'u');
+  }
+  return io::xxh3_128_of(all);
+}
+
 class RecordReader final : public io::DocumentReader {
  public:
   RecordReader(std::unique_ptr<RecordFile> records, const TextFile& file, std::int64_t block_bytes, CorpusPass& pass)
@@ -27,11 +37,13 @@ class RecordReader final : public io::DocumentReader {
     const bool starts_document = done_ == text_.size();
     if (starts_document && !next_document()) return false;
     const std::string_view rest = std::string_view(text_).substr(done_);
-    const std::size_t extent = rest.size() <= block_bytes_ ? rest.size() : block_end(rest, block_bytes_);
+    const bool is_whole = rest.size() <= block_bytes_ || !parts_.empty();
+    const std::size_t extent = is_whole ? rest.size() : block_end(rest, block_bytes_);
     block.text.assign(rest, 0, extent);
     block.offset = std::min(records_->taken(), file_.bytes - 1);
     block.starts_document = starts_document;
     block.document = hash_.high;
+    block.parts = parts_;
     done_ += extent;
     return true;
   }
@@ -61,7 +73,8 @@ class RecordReader final : public io::DocumentReader {
         ++pass_.counts.empty;
         continue;
       }
-      hash_ = io::xxh3_128_of(text_);
+      parts_ = records_->take_parts();
+      hash_ = hash_of(text_, parts_);
       if (pass_.is_duplicate(hash_)) continue;
       ++pass_.counts.documents;
       return true;
@@ -73,6 +86,7 @@ class RecordReader final : public io::DocumentReader {
   std::size_t block_bytes_;
   CorpusPass& pass_;
   std::string text_;  ///< of the current document
+  std::vector<io::TextPart> parts_;
   io::Hash128 hash_;
   std::size_t done_ = 0;  ///< bytes of the document that were handed out
 };

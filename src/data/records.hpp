@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_set>
+#include <vector>
 
 #include <kozero/data/document_rules.hpp>
 #include <kozero/data/text_files.hpp>
@@ -37,6 +38,8 @@ class RecordFile {
   /// Puts the next record's text into `text`. Throws BadRecord, or Error(input), "PATH: REASON", if nothing further can
   /// be read.
   virtual Next next(std::string& text) = 0;
+  /// The parts of the text that next() gave; empty for text that is no conversation.
+  [[nodiscard]] virtual std::vector<io::TextPart> take_parts() { return {}; }
   /// Bytes of the file, as it is stored, that were read so far.
   [[nodiscard]] virtual std::int64_t taken() const = 0;
 };

@@ -13,17 +13,33 @@ namespace kozero::data {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+void write_numbers(const std::string& path, const std::vector<std::uint64_t>& numbers) {
+  io::write_whole_file(path, {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(std::uint64_t)});
+}
+
+std::int64_t num_trained(const TokenShard& shard) {
+  std::int64_t sum = 0;
+  for (const auto& range : recorded_answers(shard).value_or(std::vector<TokenRange>())) sum += range.end - range.first;
+  return sum;
+}
+
+}  // namespace
+
 SplitWriter::SplitWriter(std::string folder, std::string side, std::int64_t vocab, std::int64_t shard_tokens,
-                         std::vector<ShardEnd> finished)
+                         std::vector<ShardEnd> finished, bool has_answers)
     : folder_(std::move(folder)),
       side_(std::move(side)),
       vocab_(vocab),
       shard_tokens_(shard_tokens),
-      ends_(std::move(finished)) {
+      ends_(std::move(finished)),
+      has_answers_(has_answers) {
   if (!ends_.empty()) first_needed_ = ends_.back().block;
 }
 
-void SplitWriter::append(std::int64_t block, std::span<const Token> tokens, bool begins) {
+void SplitWriter::append(std::int64_t block, std::span<const Token> tokens, bool begins,
+                         std::span<const TokenRange> answers) {
   take_finished(block + 1);
   last_ = {block, 0};
   if (!ends_.empty() && ends_.back().block == block && shard_ == nullptr) {  // its first tokens are there
@@ -36,6 +52,7 @@ void SplitWriter::append(std::int64_t block, std::span<const Token> tokens, bool
     if (std::exchange(begins, false)) documents_.push_back(static_cast<std::uint64_t>(shard_->num_tokens()));
     const auto room = static_cast<std::size_t>(shard_tokens_ - shard_->num_tokens());
     const auto here = tokens.first(std::min(tokens.size(), room));
+    add_answers(answers, std::ssize(here));
     shard_->append(here);
     split_.tokens += std::ssize(here);
     last_.tokens += std::ssize(here);
@@ -71,13 +88,25 @@ void SplitWriter::open() {
   shard_ = std::make_unique<TokenShardWriter>(split_.files.back(), vocab_);
 }
 
+/// Adds what the next `num_tokens` tokens of the block, from last_.tokens on, have of its answers.
+void SplitWriter::add_answers(std::span<const TokenRange> answers, std::int64_t num_tokens) {
+  const std::int64_t shift = shard_->num_tokens() - last_.tokens;
+  for (const auto& range : answers) {
+    const std::int64_t first = std::max(range.first, last_.tokens);
+    const std::int64_t end = std::min(range.end, last_.tokens + num_tokens);
+    if (first >= end) continue;
+    for (const std::int64_t bound : {first, end}) answers_.push_back(static_cast<std::uint64_t>(bound + shift));
+    split_.trained += end - first;
+  }
+}
+
 void SplitWriter::close(const ShardEnd& end) {
-  const std::string_view bytes(reinterpret_cast<const char*>(documents_.data()),
-                               documents_.size() * sizeof(std::uint64_t));
-  io::write_whole_file(split_.files.back() + ".documents", bytes);
+  write_numbers(split_.files.back() + ".documents", documents_);
+  if (has_answers_) write_numbers(split_.files.back() + ".answers", answers_);
   shard_->close();
   shard_.reset();
   documents_.clear();
+  answers_.clear();
   ends_.push_back(end);
   taken_ = ends_.size();
 }
@@ -86,7 +115,9 @@ void SplitWriter::close(const ShardEnd& end) {
 void SplitWriter::take_finished(std::int64_t behind) {
   for (; taken_ < ends_.size() && ends_[taken_].block < behind; ++taken_) {
     split_.files.push_back(path_of(folder_, side_, split_.files.size()));
-    split_.tokens += TokenShard(split_.files.back(), vocab_).num_tokens();
+    const TokenShard shard(split_.files.back(), vocab_);
+    split_.tokens += shard.num_tokens();
+    if (has_answers_) split_.trained += num_trained(shard);
   }
 }
 
@@ -96,6 +127,7 @@ TokenSplit SplitWriter::since_last_source() const {
     rest.files.erase(rest.files.begin(), rest.files.begin() + std::ssize(source.files));
     rest.tokens -= source.tokens;
     rest.bytes -= source.bytes;
+    rest.trained -= source.trained;
   }
   return rest;
 }

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // split_writer.hpp: the token shards of one side of the split, training or validation, and where documents begin.
 //   FOLDER/train_000000.bin, train_000001.bin ...; each with train_000000.bin.documents: positions in
-//   the shard at which documents begin, increasing, as little-endian uint64
+//   the shard at which documents begin, increasing, as little-endian uint64; shards of conversations also with
+//   train_000000.bin.answers: the ranges of trained tokens, first and end of each, likewise
 // Blocks of text have numbers, in the order of the corpus. A writer that finds the shards that a killed process has
 // finished goes on behind them: it needs the tokens of later blocks alone, and gives the same bytes.
 #pragma once
@@ -28,15 +29,16 @@ class SplitWriter {
  public:
   /// `finished`: shards that are there already. Throws Error(input) if one is not.
   SplitWriter(std::string folder, std::string side, std::int64_t vocab, std::int64_t shard_tokens,
-              std::vector<ShardEnd> finished);
+              std::vector<ShardEnd> finished, bool has_answers);
 
   /// FOLDER/train_000000.bin
   static std::string path_of(const std::string& folder, const std::string& side, std::size_t number);
 
   /// Whether the finished shards have all tokens of the block.
   [[nodiscard]] bool has(std::int64_t block) const { return block < first_needed_; }
-  /// Adds a block that !has(); `begins`: a document begins with its first token. Throws Error(write).
-  void append(std::int64_t block, std::span<const Token> tokens, bool begins);
+  /// Adds a block that !has(); `begins`: a document begins with its first token; `answers`: of the block's tokens.
+  /// Throws Error(write).
+  void append(std::int64_t block, std::span<const Token> tokens, bool begins, std::span<const TokenRange> answers = {});
   void count_bytes(std::size_t bytes) { split_.bytes += static_cast<std::int64_t>(bytes); }
   /// The tokens from this block on begin a new shard, the first of a further source.
   void begin_source(std::int64_t block);
@@ -49,6 +51,7 @@ class SplitWriter {
 
  private:
   void open();
+  void add_answers(std::span<const TokenRange> answers, std::int64_t num_tokens);
   void close(const ShardEnd& end);
   void take_finished(std::int64_t behind);
   [[nodiscard]] TokenSplit since_last_source() const;
@@ -60,7 +63,9 @@ class SplitWriter {
   std::int64_t first_needed_ = 0;
   std::unique_ptr<TokenShardWriter> shard_;
   std::vector<std::uint64_t> documents_;  ///< of the open shard
-  ShardEnd last_;                         ///< of the last token
+  bool has_answers_;
+  std::vector<std::uint64_t> answers_;  ///< of the open shard
+  ShardEnd last_;                       ///< of the last token
   TokenSplit split_;
   std::vector<TokenSplit> sources_;  ///< finished ones
 };

@@ -37,7 +37,8 @@ std::string learned_split(const io::Deck& deck) {
 std::string key_of(std::size_t source) { return fmt::format("data.source[{}]", source); }
 
 DocumentRules rules_of(const io::Deck& deck, const std::string& filter, const std::string& key) {
-  return {deck.data.text_field, parse_filter(filter, key), deck.data.on_bad_document == "skip"};
+  return {deck.data.text_field, parse_filter(filter, key),
+          chat_template_of(deck.data.chat_template, deck.data.tokenizer), deck.data.on_bad_document == "skip"};
 }
 
 PrepareOrder order_of(const io::Deck& deck) {
@@ -152,8 +153,10 @@ DataSet open_text(const OpenOrder& given) {
                 fmt::format("{} holds {} training tokens: nothing to predict", key_of_data(deck), mixture.tokens));
   }
   data.validation = samples_of(given, data.validation_shards, document_start);
-  data.train_bytes_per_token = bytes_per_token(mixture.bytes, mixture.tokens);
-  data.validation_bytes_per_token = bytes_per_token(prepared.val.bytes, prepared.val.tokens);
+  if (prepared.chat_template.empty()) {  // of conversations, the bytes of the answers alone are not known
+    data.train_bytes_per_token = bytes_per_token(mixture.bytes, mixture.tokens);
+    data.validation_bytes_per_token = bytes_per_token(prepared.val.bytes, prepared.val.tokens);
+  }
   data.description =
       fmt::format("{} + {} tokens ({}) of {:.2f} MB text", prepared.train.tokens, prepared.val.tokens,
                   prepared.tokenizer, static_cast<double>(prepared.train.bytes + prepared.val.bytes) / 1e6);

@@ -61,6 +61,17 @@ std::string header_of(const ShardFormat& format, std::int64_t num_tokens) {
   return bytes;
 }
 
+/// The little-endian uint64 of a file; nullopt if they do not increase below `end`.
+std::optional<std::vector<std::int64_t>> positions_in(const std::string& path, std::int64_t end) {
+  const std::string bytes = io::read_whole_file(path, (end + 1) * std::int64_t{sizeof(std::int64_t)});
+  std::vector<std::int64_t> positions(bytes.size() / sizeof(std::int64_t));
+  std::memcpy(positions.data(), bytes.data(), positions.size() * sizeof(std::int64_t));
+  const bool increases = std::ranges::adjacent_find(positions, std::greater_equal()) == positions.end();
+  const bool is_inside = positions.empty() || (positions.front() >= 0 && positions.back() < end);
+  if (bytes.size() % sizeof(std::int64_t) != 0 || !increases || !is_inside) return std::nullopt;
+  return positions;
+}
+
 void remove_quietly(const std::string& path) {
   std::error_code ignored;
   std::filesystem::remove(path, ignored);
@@ -182,13 +193,20 @@ std::string TokenShard::sampled_hash() const {
 std::optional<std::vector<std::int64_t>> recorded_documents(const TokenShard& shard) {
   const std::string path = shard.path() + ".documents";
   if (!io::is_there(path)) return std::nullopt;
-  const std::string bytes = io::read_whole_file(path, (shard.num_tokens() + 1) * std::int64_t{sizeof(std::int64_t)});
-  std::vector<std::int64_t> starts(bytes.size() / sizeof(std::int64_t));
-  std::memcpy(starts.data(), bytes.data(), starts.size() * sizeof(std::int64_t));
-  const bool increases = std::ranges::adjacent_find(starts, std::greater_equal()) == starts.end();
-  const bool is_inside = starts.empty() || (starts.front() >= 0 && starts.back() < shard.num_tokens());
-  if (bytes.size() % sizeof(std::int64_t) == 0 && increases && is_inside) return starts;
+  if (auto starts = positions_in(path, shard.num_tokens()); starts) return starts;
   throw Error(Failure::input, path + ": not the documents of its shard; remove it, or make the tokens again");
+}
+
+std::optional<std::vector<TokenRange>> recorded_answers(const TokenShard& shard) {
+  const std::string path = shard.path() + ".answers";
+  if (!io::is_there(path)) return std::nullopt;
+  const auto bounds = positions_in(path, shard.num_tokens() + 1);
+  if (!bounds || bounds->size() % 2 != 0) {
+    throw Error(Failure::input, path + ": not the answers of its shard; make the tokens again");
+  }
+  std::vector<TokenRange> answers;
+  for (std::size_t i = 0; i < bounds->size(); i += 2) answers.push_back({(*bounds)[i], (*bounds)[i + 1]});
+  return answers;
 }
 
 TokenShards::TokenShards(const std::vector<std::string>& paths, std::int64_t vocab, std::vector<std::size_t> order)
@@ -216,6 +234,25 @@ std::vector<std::int64_t> TokenShards::documents(Token start) const {
     for (const std::int64_t first : of_shards[order_[place]]) {
       if (begin + first > 0) all.push_back(begin + first);
     }
+  }
+  return all;
+}
+
+std::optional<std::vector<TokenRange>> TokenShards::answers() const {
+  std::vector<std::vector<TokenRange>> of_shards;
+  for (const TokenShard& shard : shards_) {
+    if (auto recorded = recorded_answers(shard)) of_shards.push_back(*std::move(recorded));
+  }
+  if (of_shards.empty()) return std::nullopt;
+  if (of_shards.size() < shards_.size()) {
+    throw Error(Failure::input, shards_.front().path() +
+                                    " and others: of these shards, some have answers (.answers beside "
+                                    "them) and some do not; train on one kind");
+  }
+  std::vector<TokenRange> all;
+  for (std::size_t place = 0; place < order_.size(); ++place) {
+    const std::int64_t begin = ends_[place] - shards_[order_[place]].num_tokens();
+    for (const auto& answer : of_shards[order_[place]]) all.push_back({begin + answer.first, begin + answer.end});
   }
   return all;
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include <kozero/core/error.hpp>
+#include "src/data/answers.hpp"
 #include "src/data/sources.hpp"
 
 namespace kozero::data {
@@ -15,7 +16,12 @@ class TokenSamples final : public SampleSource {
  public:
   TokenSamples(std::shared_ptr<const TokenShards> shards, std::int64_t seq, std::int64_t first, std::int64_t count,
                Token document_start)
-      : shards_(std::move(shards)), seq_(seq), first_(first), count_(count), document_start_(document_start) {}
+      : shards_(std::move(shards)),
+        answers_(Answers::of(*shards_)),
+        seq_(seq),
+        first_(first),
+        count_(count),
+        document_start_(document_start) {}
   [[nodiscard]] std::int64_t num_samples() const override { return count_; }
   [[nodiscard]] std::int64_t tail() const override {
     const std::int64_t behind = shards_->num_tokens() - 1 - (first_ + count_) * seq_;
@@ -24,10 +30,20 @@ class TokenSamples final : public SampleSource {
   void read(std::int64_t index, std::span<Token> window) const override {
     shards_->read((first_ + index) * seq_, window);
   }
+  void change_targets(std::int64_t index, std::span<Token> targets) const override {
+    if (answers_ != nullptr) answers_->keep_trained((first_ + index) * seq_ + 1, targets);
+  }
+  [[nodiscard]] std::int64_t ignored_targets(std::int64_t index) const override {
+    if (answers_ == nullptr) return 0;
+    const std::int64_t count = index == count_ ? tail() : seq_;
+    const std::int64_t first = (first_ + index) * seq_ + 1;
+    return count - answers_->count(first, first + count);
+  }
   [[nodiscard]] Token document_start() const override { return document_start_; }
 
  private:
   std::shared_ptr<const TokenShards> shards_;
+  std::shared_ptr<const Answers> answers_;  // null if all targets count
   std::int64_t seq_;
   std::int64_t first_;
   std::int64_t count_;

@@ -16,6 +16,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/core/host.hpp>
 #include "io/posix/file.hpp"
+#include "src/data/chat_templates.hpp"
 #include "src/data/document_formats.hpp"
 #include "src/data/split_writer.hpp"
 
@@ -64,12 +65,14 @@ struct Piece {
   bool begins = false;     ///< with the separator: a document, or the side changes
   bool is_needed = false;  ///< not in a finished shard
   std::vector<Token> tokens;
+  std::vector<TokenRange> answers;  ///< in the tokens of a conversation
 };
 
 /// Threads that encode a batch of pieces, each with an encoder of its own.
 class BatchEncoder {
  public:
-  BatchEncoder(const io::Tokenizer& tokenizer, int threads) : separator_(tokenizer.end_of_text()) {
+  BatchEncoder(const io::Tokenizer& tokenizer, int threads)
+      : tokenizer_(tokenizer), separator_(tokenizer.end_of_text()) {
     for (int i = 0; i < threads; ++i) encoders_.push_back(tokenizer.encoder());
   }
   ~BatchEncoder() { join(); }
@@ -106,7 +109,9 @@ class BatchEncoder {
         Piece& piece = (*pieces_)[i];
         if (!piece.is_needed) continue;
         if (piece.begins && separator_ >= 0) piece.tokens.push_back(separator_);
-        if (piece.block.starts_document) {
+        if (!piece.block.parts.empty()) {
+          encode_conversation(piece.block, tokenizer_, encoder, piece.tokens, piece.answers);
+        } else if (piece.block.starts_document) {
           encoder.encode(piece.block.text, piece.tokens);
         } else {
           encoder.encode_rest(piece.block.text, piece.tokens);
@@ -119,6 +124,7 @@ class BatchEncoder {
     }
   }
 
+  const io::Tokenizer& tokenizer_;
   Token separator_;
   std::vector<std::unique_ptr<io::Encoder>> encoders_;
   std::vector<std::thread> threads_;
@@ -164,7 +170,7 @@ void keep_finished(const std::string& folder, const Finished& finished) {
   for (const auto& [side, ends] : {std::pair("train", finished.train), std::pair("val", finished.val)}) {
     for (std::size_t i = 0; i < ends.size(); ++i) {
       const std::string name = fs::path(SplitWriter::path_of(folder, side, i)).filename().string();
-      kept.insert({name, name + ".xxh3", name + ".documents"});
+      kept.insert({name, name + ".xxh3", name + ".documents", name + ".answers"});
     }
   }
   std::vector<fs::path> others;
@@ -185,8 +191,9 @@ class Pass {
         fingerprint_(fingerprint),
         corpus_(files),
         stretches_(corpus_.bytes(), order.val_fraction),
-        train_(folder, "train", tokenizer.vocab_size(), order.shard_tokens, finished.train),
-        val_(folder, "val", tokenizer.vocab_size(), order.shard_tokens, finished.val),
+        is_chat_(!files.front().rules.chat_template.empty()),
+        train_(folder, "train", tokenizer.vocab_size(), order.shard_tokens, finished.train, is_chat_),
+        val_(folder, "val", tokenizer.vocab_size(), order.shard_tokens, finished.val, is_chat_),
         encoder_(tokenizer, order.threads > 0 ? order.threads : static_cast<int>(cores_of(allowed_cpus()).size())) {
     documents_.deduplicate = order.deduplicate;
     reader_ = corpus_.read(stretches_.block_bytes(), &documents_);
@@ -238,7 +245,7 @@ class Pass {
       for (; source_ < files_[piece.block.file].source; ++source_) train_.begin_source(piece.number);
       SplitWriter& side = piece.is_validation ? val_ : train_;
       side.count_bytes(piece.block.text.size());
-      if (piece.is_needed) side.append(piece.number, piece.tokens, piece.begins);
+      if (piece.is_needed) side.append(piece.number, piece.tokens, piece.begins, piece.answers);
     }
     if (train_.ends().size() + val_.ends().size() > before) {
       const Json json = {
@@ -258,6 +265,7 @@ class Pass {
   std::string folder_, fingerprint_;
   FileCorpus corpus_;
   Stretches stretches_;
+  bool is_chat_;  ///< the documents are conversations
   SplitWriter train_, val_;
   BatchEncoder encoder_;
   CorpusPass documents_;

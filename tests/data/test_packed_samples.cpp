@@ -154,6 +154,55 @@ TEST_CASE("packed documents: the rows are those of a plain search, and only docu
   CHECK(filled == plain);
 }
 
+TEST_CASE("of conversations, the targets that count are the trained tokens, each once, in windows and packed") {
+  const tests::ScratchFolder folder("packed_answers");
+  const Corpus corpus(random_lengths(60, 50));
+  const auto shards = corpus.shards(folder);
+  std::vector<Token> trained;  // some tokens behind the first of each document
+  std::vector<std::vector<std::uint64_t>> recorded(shards->shards().size());
+  const auto record = [&](std::int64_t first, std::int64_t end) {
+    for (auto at = first; at < end;) {  // an answer ends with its shard
+      const auto shard = static_cast<std::size_t>(at / 100);
+      const auto behind = std::min<std::int64_t>(end, (at / 100 + 1) * 100);
+      recorded[shard].push_back(static_cast<std::uint64_t>(at % 100));
+      recorded[shard].push_back(static_cast<std::uint64_t>(at % 100 + behind - at));
+      at = behind;
+    }
+    trained.insert(trained.end(), corpus.tokens.begin() + first, corpus.tokens.begin() + end);
+  };
+  for (std::size_t i = 0; i < corpus.begins.size(); ++i) {
+    const std::int64_t count = std::ssize(corpus.documents[i]);
+    if (i % 7 == 3) continue;  // without an answer
+    record(corpus.begins[i] + 1 + count / 3, corpus.begins[i] + count - count / 5);
+  }
+  for (std::size_t i = 0; i < recorded.size(); ++i) {
+    const auto* bytes = reinterpret_cast<const char*>(recorded[i].data());
+    folder.put("shard_" + std::to_string(i) + ".bin.answers", std::string(bytes, recorded[i].size() * 8));
+  }
+  for (const std::int64_t seq : {8, 33}) {
+    const auto windows = data::token_samples(shards, seq, 0, data::windows_of(*shards, seq), kStart);
+    const auto packed = data::packed_samples(shards, seq, corpus.begins, std::ssize(corpus.tokens), kStart);
+    for (const SampleSource* source : {windows.get(), packed.get()}) {
+      std::vector<Token> found;
+      for (std::int64_t index = 0; index < source->num_samples(); ++index) {
+        const Row row = row_of(*source, index, seq);
+        CHECK(std::ranges::count(row.targets, kIgnoredTarget) == source->ignored_targets(index));
+        std::ranges::copy_if(row.targets, std::back_inserter(found), [](Token t) { return t != kIgnoredTarget; });
+      }
+      if (source->tail() > 0) {
+        std::vector<Token> window(static_cast<std::size_t>(source->tail() + 1));
+        source->read(source->num_samples(), window);
+        std::vector<Token> targets(window.begin() + 1, window.end());
+        source->change_targets(source->num_samples(), targets);
+        CHECK(std::ranges::count(targets, kIgnoredTarget) == source->ignored_targets(source->num_samples()));
+        std::ranges::copy_if(targets, std::back_inserter(found), [](Token t) { return t != kIgnoredTarget; });
+      }
+      std::ranges::sort(found);
+      CHECK(found == trained);
+    }
+  }
+}
+
 TEST_CASE("documents begin where a shard records it, or at each end-of-text token") {
   const tests::ScratchFolder folder("packed_begins");
   const Corpus corpus(random_lengths(40, 30));

@@ -103,10 +103,11 @@ void read_shard(const std::string& path, std::int64_t vocab) {
   shard.read(0, tokens);
 }
 
-void read_documents(const std::string& path) {
+void read_documents(const std::string& path, const std::string& chat_template = "") {
   data::TextFile file;
   file.path = path;
   file.bytes = 1;
+  file.rules.chat_template = chat_template;
   const auto reader = data::FileCorpus({file}).read(1024);
   for (io::TextBlock block; reader->next(block);) {
   }
@@ -123,6 +124,18 @@ void add_records(std::vector<Subject>& all, const ScratchFolder& folder) {
            {"a.jsonl", lines}, {"a.jsonl.gz", gzipped(lines)}, {"a.jsonl.zst", zstd_frame(lines)}}) {
     const std::string path = folder.put(name, bytes);
     all.push_back(subject(name, path, [path] { read_documents(path); }));
+  }
+  const std::vector<std::string> conversations = {
+      R"({"messages": [{"role": "user", "content": "\u00e9"}, {"role": "assistant", "content": "<think>\n</think> b",
+         "weight": 1}], "id": 7})",
+      R"({"prompt": "Hi", "completion": "Hello"})", R"({"instruction": "Hi", "input": "you", "output": "Hello"})",
+      R"({"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}]})"};
+  for (std::size_t i = 0; i < conversations.size(); ++i) {
+    const std::string name = "chat" + std::to_string(i) + ".jsonl";
+    std::string line = conversations[i];
+    std::erase(line, '\n');
+    const std::string path = folder.put(name, line + "\n" + line + "\n" + line + "\n");
+    all.push_back(subject(name, path, [path] { read_documents(path, "qwen3"); }));
   }
 #ifdef KOZERO_HAS_PARQUET
   const std::string path = folder / "a.parquet";

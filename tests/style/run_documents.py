@@ -109,6 +109,8 @@ class Scratch:
         (self.folder / "fineweb").mkdir()
         lines = [json.dumps({"text": text[i:i + 3000], "int_score": i // 1000 % 5}) for i in range(0, len(text), 1000)]
         (self.folder / "fineweb/a.jsonl").write_text("\n".join(lines) + "\n")
+        chats = [{"prompt": "Say hello.", "completion": "Hello!"}, {"prompt": "And bye?", "completion": "Bye!"}]
+        (self.folder / "chat.jsonl").write_text("".join(json.dumps(each) + "\n" for each in chats * 40))
         (self.folder / "deck.toml").write_text(DECK)
         ended = self.run("./kozero.sh train inputs/quickstart.toml && ./kozero.sh train inputs/quickstart.toml && "
                          "./kozero.sh export runs/quickstart hf")

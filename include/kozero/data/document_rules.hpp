@@ -28,8 +28,14 @@ NumberFilter parse_filter(const std::string& text, const std::string& key);
 struct DocumentRules {
   std::string text_field = "text";  ///< the JSON object's key, or Parquet's column
   NumberFilter filter = {};
+  std::string chat_template = {};  ///< records are conversations, which this template writes; "" for other text
   bool skip_bad = false;  ///< leave out records that are no documents, and count them; otherwise each is an error
 };
+
+/// The template that data.chat_template gives: "" for "none". "auto" is the template whose text is in the folder of the
+/// tokenizer's file, in chat_template.jinja or tokenizer_config.json. Throws Error(deck) for another name, and if the
+/// folder has no known template.
+std::string chat_template_of(const std::string& given, const std::string& tokenizer);
 
 /// Counts of a corpus that was read to its end.
 struct DocumentCounts {

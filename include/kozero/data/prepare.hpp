@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // prepare.hpp: text -> token shards for training and validation in a folder, and tokens.json, which describes them.
 //   FOLDER/train_000000.bin ... val_000000.bin ... tokenizer.json tokens.json; beside each shard .xxh3, its hashes, and
-//   .documents, where documents begin in it (src/data/split_writer.hpp)
+//   .documents, where documents begin in it, and .answers, which tokens of conversations are trained
+//   (src/data/split_writer.hpp)
 // Validation has val_fraction of the text. Of records (JSON lines, Parquet) it has whole documents, chosen by a hash of
 // their text, so that equal documents are on one side and a document keeps its side when the corpus grows. Of plain
 // text it has stretches spread evenly over the corpus: at the end of each of k equal parts, of at least 64 KiB if the
@@ -48,7 +49,8 @@ struct PrepareOrder {
 struct TokenSplit {
   std::vector<std::string> files;
   std::int64_t tokens = 0;
-  std::int64_t bytes = 0;  ///< of text: bits per byte = loss / ln 2 * tokens / bytes
+  std::int64_t bytes = 0;    ///< of text: bits per byte = loss / ln 2 * tokens / bytes
+  std::int64_t trained = 0;  ///< tokens of answers, if the documents are conversations
 };
 
 struct PreparedTokens {
@@ -57,6 +59,7 @@ struct PreparedTokens {
   std::string tokenizer;                  ///< its name
   std::string tokenizer_file;             ///< for make_tokenizer
   std::int64_t vocab = 0;
+  std::string chat_template;  ///< that wrote the conversations; "" if the documents are other text
   std::string fingerprint;
   std::string folder;
   std::int64_t byte_order_marks = 0;  ///< files of the text that begin with one

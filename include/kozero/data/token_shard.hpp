@@ -76,6 +76,16 @@ class TokenShard {
 /// little-endian uint64); none without that file. Throws Error(input) if they do not increase inside the shard.
 std::optional<std::vector<std::int64_t>> recorded_documents(const TokenShard& shard);
 
+/// Positions [first, end) of a shard or of another sequence of tokens.
+struct TokenRange {
+  std::int64_t first = 0, end = 0;
+  bool operator==(const TokenRange&) const = default;
+};
+
+/// The ranges of trained tokens in a shard of conversations (SHARD.answers: little-endian uint64 pairs first, end,
+/// increasing); nullopt without that file. Throws Error(input) if they do not increase inside the shard.
+std::optional<std::vector<TokenRange>> recorded_answers(const TokenShard& shard);
+
 /// Several token shards read as one sequence.
 class TokenShards {
  public:
@@ -93,6 +103,9 @@ class TokenShards {
   /// Positions in the sequence at which documents begin, increasing; the first is 0. Of a shard that does not record
   /// them all tokens are read: a document begins with `start`. Throws Error(input) as recorded_documents() and read().
   [[nodiscard]] std::vector<std::int64_t> documents(Token start) const;
+  /// The ranges of trained tokens in the sequence, increasing; nullopt if no shard has any recorded. Throws
+  /// Error(input) as recorded_answers(), and if some shards have them and others do not.
+  [[nodiscard]] std::optional<std::vector<TokenRange>> answers() const;
   /// "0 1 0 1 2"; "" if each shard occurs once, in the order given.
   [[nodiscard]] std::string order() const;
 

@@ -1,0 +1,297 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// chat_templates.cpp: the templates, each as code, and the tokens of a conversation.
+#include "src/data/chat_templates.hpp"
+#include <fmt/format.h>
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include <kozero/core/error.hpp>
+#include <kozero/data/document_rules.hpp>
+#include "io/posix/readable.hpp"
+#include "src/data/records.hpp"
+
+namespace kozero::data {
+namespace {
+
+std::string_view name_of(Role role) {
+  constexpr std::array<std::string_view, 3> kNames = {"system", "user", "assistant"};
+  return kNames[static_cast<std::size_t>(role)];
+}
+
+std::string_view without_leading(std::string_view text, char unwanted) {
+  return text.substr(std::min(text.find_first_not_of(unwanted), text.size()));
+}
+
+std::string_view without_trailing(std::string_view text, char unwanted) {
+  return text.substr(0, text.find_last_not_of(unwanted) + 1);
+}
+
+/// Bytes of the white space at the front of the text, one character as Python's str.isspace() has them; 0 for none.
+std::size_t space_at(std::string_view text) {
+  constexpr std::array<std::string_view, 29> kSpaces = {
+      "\t",     "\n",     "\v",     "\f",     "\r",     "\x1c",   "\x1d",   "\x1e",   "\x1f",   " ",
+      "\u0085", "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005", "\u2006",
+      "\u2007", "\u2008", "\u2009", "\u200a", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000"};
+  const auto* const found = std::ranges::find_if(kSpaces, [&](const auto& space) { return text.starts_with(space); });
+  return found == kSpaces.end() ? 0 : found->size();
+}
+
+/// Python's str.strip().
+std::string_view stripped(std::string_view text) {
+  while (const std::size_t space = space_at(text)) text.remove_prefix(space);
+  constexpr std::size_t kMostBytes = 3;
+  for (std::size_t bytes = 1; bytes <= std::min(kMostBytes, text.size());) {
+    const bool is_space = space_at(text.substr(text.size() - bytes)) == bytes;
+    if (is_space) text.remove_suffix(bytes);
+    bytes = is_space ? 1 : bytes + 1;
+  }
+  return text;
+}
+
+/// <|im_start|>role\n ... <|im_end|>\n around the answer that `add_text` adds.
+template <class AddText>
+void add_chatml_turn(ChatText& chat, const Message& message, const AddText& add_text) {
+  chat.add_special("<|im_start|>");
+  chat.add(std::string(name_of(message.role)) + "\n");
+  add_text();
+  chat.add_special("<|im_end|>", message.is_trained);
+  chat.add("\n");
+}
+
+void add_chatml_turn(ChatText& chat, const Message& message) {
+  add_chatml_turn(chat, message, [&] { chat.add(message.text, message.is_trained); });
+}
+
+ChatText chatml(std::span<const Message> messages, const char* system) {
+  ChatText chat;
+  if (system != nullptr && messages.front().role != Role::system) add_chatml_turn(chat, {Role::system, system});
+  for (const auto& message : messages) add_chatml_turn(chat, message);
+  return chat;
+}
+
+ChatText plain_chatml(std::span<const Message> messages) { return chatml(messages, nullptr); }
+ChatText qwen2(std::span<const Message> messages) { return chatml(messages, "You are a helpful assistant."); }
+ChatText qwen2_5(std::span<const Message> messages) {
+  return chatml(messages, "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.");
+}
+
+/// The number of the last question; that of the last message if there is none.
+std::size_t last_question(std::span<const Message> messages) {
+  for (std::size_t i = messages.size(); i > 0; --i) {
+    const Message& message = messages[i - 1];
+    const bool is_tool = message.text.starts_with("<tool_response>") && message.text.ends_with("</tool_response>");
+    if (message.role == Role::user && !is_tool) return i - 1;
+  }
+  return messages.size() - 1;
+}
+
+/// An answer without its reasoning, which is in a member of its own or before </think>.
+struct Thought {
+  std::string_view reasoning, answer;
+};
+
+Thought thought_of(const Message& message) {
+  constexpr std::string_view kOpen = "<think>", kClose = "</think>";
+  const std::string_view text = message.text;
+  if (message.reasoning) return {*message.reasoning, text};
+  const std::size_t close = text.find(kClose);
+  if (close == std::string_view::npos) return {"", text};
+  std::string_view before = without_trailing(text.substr(0, close), '\n');
+  if (const std::size_t open = before.rfind(kOpen); open != std::string_view::npos) {
+    before = before.substr(open + kOpen.size());
+  }
+  return {without_leading(before, '\n'), without_leading(text.substr(text.rfind(kClose) + kClose.size()), '\n')};
+}
+
+void add_thought(ChatText& chat, const Thought& thought, bool is_trained) {
+  const std::string reasoning(without_trailing(without_leading(thought.reasoning, '\n'), '\n'));
+  const bool is_block_trained = is_trained && !reasoning.empty();
+  chat.add_special("<think>", is_block_trained);
+  chat.add("\n" + reasoning + "\n", is_block_trained);
+  chat.add_special("</think>", is_block_trained);
+  chat.add("\n\n", is_block_trained);
+  chat.add(std::string(without_leading(thought.answer, '\n')), is_trained);
+}
+
+ChatText qwen3(std::span<const Message> messages) {
+  ChatText chat;
+  const std::size_t question = last_question(messages);
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const Message& message = messages[i];
+    if (message.role != Role::assistant) {
+      add_chatml_turn(chat, message);
+      continue;
+    }
+    const Thought thought = thought_of(message);
+    const bool has_block = i > question && (i + 1 == messages.size() || !thought.reasoning.empty());
+    add_chatml_turn(chat, message, [&] {
+      if (has_block) add_thought(chat, thought, message.is_trained);
+      if (!has_block) chat.add(std::string(thought.answer), message.is_trained);
+    });
+  }
+  return chat;
+}
+
+ChatText llama3(std::span<const Message> messages) {
+  ChatText chat;
+  chat.add_special("<|begin_of_text|>");
+  for (const auto& message : messages) {
+    chat.add_special("<|start_header_id|>");
+    chat.add(std::string(name_of(message.role)));
+    chat.add_special("<|end_header_id|>");
+    chat.add("\n\n");
+    chat.add(std::string(stripped(message.text)), message.is_trained);
+    chat.add_special("<|eot_id|>", message.is_trained);
+  }
+  return chat;
+}
+
+ChatText plain(std::span<const Message> messages) {
+  ChatText chat;
+  for (const auto& message : messages) {
+    if (message.role == Role::assistant) {
+      chat.add("Assistant:\n");
+      chat.add(message.text, message.is_trained);
+      chat.add_special("", message.is_trained);
+    } else {
+      chat.add((message.role == Role::user ? "User:\n" : "System:\n") + message.text + "\n\n");
+    }
+  }
+  return chat;
+}
+
+constexpr std::array<std::string_view, 4> kTokensOfQwen3 = {"<|im_start|>", "<|im_end|>", "<think>", "</think>"};
+constexpr std::span kTokensOfChatml = std::span(kTokensOfQwen3).first(2);
+constexpr std::array<std::string_view, 4> kTokensOfLlama3 = {"<|begin_of_text|>", "<|start_header_id|>",
+                                                             "<|end_header_id|>", "<|eot_id|>"};
+constexpr std::array<std::string_view, 1> kTokensOfPlain = {""};
+
+struct ChatTemplate {
+  const char* name;
+  ChatText (*write)(std::span<const Message>);
+  std::span<const std::string_view> special_tokens;
+};
+constexpr std::array<ChatTemplate, 6> kTemplates = {{{"chatml", plain_chatml, kTokensOfChatml},
+                                                     {"qwen2", qwen2, kTokensOfChatml},
+                                                     {"qwen2.5", qwen2_5, kTokensOfChatml},
+                                                     {"qwen3", qwen3, kTokensOfQwen3},
+                                                     {"llama3", llama3, kTokensOfLlama3},
+                                                     {"plain", plain, kTokensOfPlain}}};
+
+const ChatTemplate& template_of(const std::string& name) {
+  const auto* const found = std::ranges::find(kTemplates, name, &ChatTemplate::name);
+  require(found != kTemplates.end(), "chat template " + name);
+  return *found;
+}
+
+Token id_of(std::string_view name, const io::Tokenizer& tokenizer) {
+  return name.empty() ? tokenizer.end_of_text() : tokenizer.added_token(name);
+}
+
+/// How many of the tokens are before the first byte behind `prefix`, with which their text begins.
+std::size_t tokens_within(std::string_view prefix, std::span<const Token> tokens, const io::Tokenizer& tokenizer,
+                          io::Encoder& encoder) {
+  std::vector<Token> alone;
+  encoder.encode_ordinary(prefix, alone);
+  if (alone.size() <= tokens.size() && std::ranges::equal(alone, tokens.first(alone.size()))) return alone.size();
+  // A token crosses the boundary. The prefix's bytes are counted as the normalizer leaves them.
+  const std::size_t bytes = tokenizer.decode(alone).size();
+  std::size_t count = 0;
+  for (std::size_t end = 0; count < tokens.size(); ++count) {
+    end += tokenizer.decode(tokens.subspan(count, 1)).size();
+    if (end > bytes) break;
+  }
+  return count;
+}
+
+void add_range(std::vector<TokenRange>& ranges, std::int64_t first, std::int64_t end) {
+  if (first == end) return;
+  if (!ranges.empty() && ranges.back().end == first) {
+    ranges.back().end = end;
+  } else {
+    ranges.push_back({first, end});
+  }
+}
+
+}  // namespace
+
+void ChatText::add_special(const std::string& name, bool is_trained) {
+  text += name;
+  parts.push_back({text.size(), true, is_trained});
+}
+
+void ChatText::add(const std::string& ordinary, bool is_trained) {
+  if (ordinary.empty()) return;
+  text += ordinary;
+  parts.push_back({text.size(), false, is_trained});
+}
+
+ChatText chat_text(const std::string& chat_template, std::span<const Message> messages) {
+  const ChatTemplate& found = template_of(chat_template);
+  const bool has_reasoning = std::ranges::any_of(messages, [](const auto& each) { return each.reasoning.has_value(); });
+  if (has_reasoning && found.write != qwen3) {
+    throw BadRecord("\"reasoning_content\" is for the template qwen3, not " + chat_template);
+  }
+  return found.write(messages);
+}
+
+void require_special_tokens(const std::string& chat_template, const io::Tokenizer& tokenizer) {
+  const auto refuse = [&](const std::string& why) {
+    throw Error(Failure::deck, fmt::format("data.chat_template = \"{}\": {}", chat_template, why));
+  };
+  if (!tokenizer.decodes_by_token()) refuse("SentencePiece models are not supported; byte-level BPE and bytes are");
+  for (const std::string_view name : template_of(chat_template).special_tokens) {
+    if (id_of(name, tokenizer) >= 0) continue;
+    refuse(
+        fmt::format("the tokenizer {} has no token {}; use the tokenizer.json of a model with this template, or "
+                    "data.chat_template=plain",
+                    tokenizer.name(), name.empty() ? "that ends a text" : name));
+  }
+}
+
+void encode_conversation(const io::TextBlock& conversation, const io::Tokenizer& tokenizer, io::Encoder& encoder,
+                         std::vector<Token>& tokens, std::vector<TokenRange>& answers) {
+  const std::string_view text = conversation.text;
+  const auto& parts = conversation.parts;
+  const auto size = [&] { return std::ssize(tokens); };
+  for (std::size_t i = 0, begin = 0; i < parts.size();) {
+    const std::int64_t first = size();
+    if (parts[i].is_special) {
+      const Token id = id_of(text.substr(begin, parts[i].end - begin), tokenizer);
+      const bool is_there = i == 0 && !tokens.empty() && tokens.back() == id;
+      if (!is_there) tokens.push_back(id);
+      if (parts[i].is_trained) add_range(answers, first, size());
+      begin = parts[i++].end;
+      continue;
+    }
+    // Ordinary parts up to the next special token are one text for the tokenizer: first what is not trained.
+    std::size_t prefix_end = begin, end = begin;
+    bool is_trained = false;
+    for (; i < parts.size() && !parts[i].is_special; ++i) {
+      require(parts[i].is_trained || !is_trained, "encode_conversation: text behind an answer without a token between");
+      is_trained = parts[i].is_trained;
+      end = parts[i].end;
+      if (!is_trained) prefix_end = end;
+    }
+    encoder.encode_ordinary(text.substr(begin, end - begin), tokens);
+    if (is_trained) {
+      const std::string_view prefix = text.substr(begin, prefix_end - begin);
+      const auto here = std::span<const Token>(tokens).subspan(static_cast<std::size_t>(first));
+      add_range(answers, first + std::ssize(here.first(tokens_within(prefix, here, tokenizer, encoder))), size());
+    }
+    begin = end;
+  }
+}
+
+void require_answers(std::int64_t trained, std::int64_t tokens, const std::string& place) {
+  if (tokens == 0 || (trained > 0 && trained < tokens)) return;
+  throw Error(
+      Failure::input,
+      fmt::format("{}: {} of {} tokens are trained on, {} %: {}", place, trained, tokens, trained == 0 ? 0 : 100,
+                  trained == 0 ? "no answer has a weight other than 0"
+                               : "questions would be learned too; the .answers files are not of conversations"));
+}
+
+}  // namespace kozero::data
