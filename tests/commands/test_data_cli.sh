@@ -252,6 +252,35 @@ grows() {
     on 2 train "$@" run.dir=none data.tokenizer=bpe:300 model.vocab=300
 }
 
+# Conversations: the answers alone are learned, with equal bits on 1, 2 and 3 ranks, packed and in windows, from text and
+# from shards.
+chat() {
+  local i pack
+  for i in $(seq 1 200); do
+    printf '{"messages": [{"role": "user", "content": "What is %s?"}, {"role": "assistant", "content": "Always the same."}]}\n' \
+      "$(yes $i | head -n $((i % 9 + 1)) | tr '\n' ' ')"
+  done >chat.jsonl
+  # shellcheck disable=SC2086
+  set -- "$inputs/quickstart.toml" $small 'data.text=["chat.jsonl"]' data.chat_template=plain checkpoint.every=4 \
+    optim.schedule=constant optim.lr=0.01
+  local last='"loss":[^,]*'
+  for pack in stream best_fit; do
+    set -- "$@" data.pack=$pack
+    expect 0 '^data .*; [0-9.]+ % of the targets in [0-9]+ sequences do not count' on 2 train "$@" run.dir=$pack zero.stage=3
+    lines 0 'bits per byte'
+    expect 0 'resume       after step 12' on 3 train "$@" run.dir=$pack checkpoint.resume=auto run.steps=40 zero.stage=1
+    expect 0 'output in' "$kozero" train "$@" run.dir=$pack-alone run.steps=40
+    expect 0 '^1$' sh -c "tail -qn 1 $pack/metrics.jsonl $pack-alone/metrics.jsonl | grep -o '$last' | sort -u | wc -l"
+    expect 0 '^validation   loss' on 2 eval $pack
+  done
+  expect 0 'training' "$kozero" prepare chat.jsonl out --chat-template plain --val-fraction 0
+  expect 0 'do not count' on 2 train "$inputs/quickstart.toml" $small 'data.tokens=["out/train_000000.bin"]' model.vocab=256 \
+    run.dir=tokens
+  # A set without a question, or whose answers are not trained.
+  sed 's/"content": "Always the same."/&, "weight": 0/' chat.jsonl >none.jsonl
+  expect 3 'training tokens: 0 of [0-9]+ tokens are trained on, 0 %' on 2 train "$@" 'data.text=["none.jsonl"]' run.dir=none
+}
+
 # Resuming with other data of as many samples is reported, or refused; with a copy of the same data it is not.
 other_data() {
   make_text
