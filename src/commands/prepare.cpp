@@ -12,7 +12,10 @@
 #include <kozero/core/error.hpp>
 #include <kozero/data/prepare.hpp>
 #include <kozero/data/token_shard.hpp>
+#include <kozero/distributed/agreement.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include <kozero/program/arguments.hpp>
+#include "io/deck/deck.hpp"
 #include "io/text/tokenizer.hpp"
 
 namespace kozero::commands {
@@ -140,19 +143,22 @@ void prepare(const distributed::Environment& environment, const Arguments& argum
   parser.add("--threads", order.threads, "threads that encode (default: one per core)").type_name("N");
   parser.add("--show", num_shown, "print the tokens of the first N documents, each beginning").type_name("N");
   parser.parse(arguments);
-  if (environment.size() > 1) {
-    throw Error(Failure::deck, "prepare runs on one rank: start it without -n", Error::Seen::by_all_ranks);
-  }
-  order.rules.filter = data::parse_filter(filter, "--filter");
-  order.rules.chat_template = data::chat_template_of(chat_template, order.tokenizer);
+  const auto comm = distributed::make_control_communicator(environment.world(), io::Deck().comm.timeout_s);
+  order.comm = comm.get();
+  distributed::agreed(*comm, [&] {
+    order.rules.filter = data::parse_filter(filter, "--filter");
+    order.rules.chat_template = data::chat_template_of(chat_template, order.tokenizer);
+  });
   order.folder = paths.back();
   order.text.assign(paths.begin(), paths.end() - 1);
+  const bool is_first = environment.rank() == 0;
   order.say = [](const std::string& line) { std::cerr << escaped(line) << "\n"; };
   const data::PreparedTokens made = [&] {
     ProgressLine line;
-    order.progress = [&](std::int64_t done, std::int64_t all) { line.show(done, all); };
+    if (is_first) order.progress = [&](std::int64_t done, std::int64_t all) { line.show(done, all); };
     return data::prepare(order);
   }();
+  if (!is_first) return;
   std::cout << fmt::format("{}{}: {} training and {} validation tokens ({}, vocabulary {}) in {} shards\n",
                            escaped(order.folder), made.reused ? " (already made)" : "", made.train.tokens,
                            made.val.tokens, made.tokenizer, made.vocab,

@@ -4,11 +4,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <optional>
 
 #include <kozero/core/error.hpp>
 #include <kozero/data/prepare.hpp>
 #include <kozero/data/token_shard.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include "io/posix/file.hpp"
 #include "io/posix/readable.hpp"
 #include "io/run/run_folder.hpp"
@@ -29,24 +32,43 @@ void require_replaceable(const std::string& folder) {
   }
 }
 
-/// Makes the folder, unless another process made it meanwhile.
+/// Rank 0's work on files, whose failures all ranks throw as Error(write).
+void on_first_rank(distributed::Communicator& comm, const std::function<void()>& work) {
+  distributed::agreed(comm, [&] {
+    try {
+      if (comm.rank() == 0) work();
+    } catch (const fs::filesystem_error& problem) {
+      throw Error(Failure::write, problem.path1().string() + ": " + problem.code().message());
+    }
+  });
+}
+
+/// Makes the folder, unless another process made it meanwhile. Collective.
 void make_folder(const PrepareOrder& order, const std::vector<TextFile>& files, const std::string& folder,
-                 const std::string& fingerprint) {
-  require_replaceable(folder);
-  fs::create_directories(fs::absolute(folder).parent_path());
-  const std::string partial = io::partial_name(folder);
-  const EntryLock lock(partial + ".lock", folder, order.say);
-  if (is_current(folder, fingerprint)) return;
-  // Who holds the lock goes on with what the last holder left.
-  const std::string made = lock.is_held() ? partial : partial + "." + std::to_string(::getpid());
-  try {
-    make_tokens(order, files, made, fingerprint);
+                 const std::string& fingerprint, distributed::Communicator& comm) {
+  std::optional<EntryLock> lock;  // rank 0's
+  std::string made;
+  on_first_rank(comm, [&] {
     require_replaceable(folder);
-    fs::remove_all(folder);
-    fs::rename(made, folder);
+    fs::create_directories(fs::absolute(folder).parent_path());
+    const std::string partial = io::partial_name(folder);
+    lock.emplace(partial + ".lock", folder, order.say);
+    if (is_current(folder, fingerprint)) return;
+    // Who holds the lock goes on with what the last holder left.
+    made = lock->is_held() ? partial : partial + "." + std::to_string(::getpid());
+  });
+  made = comm.broadcast_control(made);
+  if (made.empty()) return;
+  try {
+    make_tokens(order, files, made, fingerprint, comm);
+    on_first_rank(comm, [&] {
+      require_replaceable(folder);
+      fs::remove_all(folder);
+      fs::rename(made, folder);
+    });
   } catch (...) {
     std::error_code ignored;
-    fs::remove_all(made, ignored);
+    if (comm.rank() == 0) fs::remove_all(made, ignored);
     throw;
   }
 }
@@ -54,28 +76,34 @@ void make_folder(const PrepareOrder& order, const std::vector<TextFile>& files, 
 }  // namespace
 
 void make_tokens(const PrepareOrder& order, const std::vector<TextFile>& files, const std::string& folder,
-                 const std::string& fingerprint) {
-  fs::create_directories(folder);
+                 const std::string& fingerprint, distributed::Communicator& comm) {
   const FileCorpus corpus(files);
-  const auto tokenizer = io::make_tokenizer(order.tokenizer, &corpus, order.split);
   const std::string& chat_template = files.front().rules.chat_template;
-  if (!chat_template.empty()) require_special_tokens(chat_template, *tokenizer);
-  PreparedTokens tokens = tokenize(order, files, *tokenizer, folder, fingerprint);
-  tokens.chat_template = chat_template;
-  tokens.tokenizer = tokenizer->name();
-  tokens.tokenizer_file = (fs::path(folder) / tokenizer->file_name()).string();
-  tokens.vocab = tokenizer->vocab_size();
-  tokens.fingerprint = fingerprint;
-  tokenizer->save(tokens.tokenizer_file);
-  if (tokens.train.tokens + tokens.val.tokens == 0) {
-    const std::string left_out = listed(tokens.counts);
-    throw Error(Failure::input, files.front().key + ": no document" + (left_out.empty() ? "" : "; " + left_out));
-  }
-  if (!chat_template.empty()) {
-    require_answers(tokens.train.trained, tokens.train.tokens, files.front().key + ": training tokens");
-    require_answers(tokens.val.trained, tokens.val.tokens, files.front().key + ": validation tokens");
-  }
-  write_description(folder, tokens);
+  on_first_rank(comm, [&] { fs::create_directories(folder); });
+  // Every rank learns the same tokenizer, beside the others.
+  const auto tokenizer = distributed::agreed(comm, [&] {
+    auto made = io::make_tokenizer(order.tokenizer, &corpus, order.split);
+    if (!chat_template.empty()) require_special_tokens(chat_template, *made);
+    return made;
+  });
+  PreparedTokens tokens = tokenize(order, files, *tokenizer, folder, fingerprint, comm);
+  on_first_rank(comm, [&] {
+    tokens.chat_template = chat_template;
+    tokens.tokenizer = tokenizer->name();
+    tokens.tokenizer_file = (fs::path(folder) / tokenizer->file_name()).string();
+    tokens.vocab = tokenizer->vocab_size();
+    tokens.fingerprint = fingerprint;
+    tokenizer->save(tokens.tokenizer_file);
+    if (tokens.train.tokens + tokens.val.tokens == 0) {
+      const std::string left_out = listed(tokens.counts);
+      throw Error(Failure::input, files.front().key + ": no document" + (left_out.empty() ? "" : "; " + left_out));
+    }
+    if (!chat_template.empty()) {
+      require_answers(tokens.train.trained, tokens.train.tokens, files.front().key + ": training tokens");
+      require_answers(tokens.val.trained, tokens.val.tokens, files.front().key + ": validation tokens");
+    }
+    write_description(folder, tokens);
+  });
 }
 
 std::vector<std::string> notes_on(const PrepareOrder& order, const PreparedTokens& made) {
@@ -119,19 +147,27 @@ PreparedTokens prepare(const PrepareOrder& order) {
                 fmt::format("--shard-tokens {} --threads {}: accepted: 1 to {} tokens, 1 or more threads",
                             order.shard_tokens, order.threads, kMostShardTokens));
   }
+  const auto alone = distributed::make_self_communicator();
+  distributed::Communicator& comm = order.comm == nullptr ? *alone : *order.comm;
   SkippedFiles skipped;
-  const auto files = find_text(order.all_sources(), skipped);
-  const std::string fingerprint = fingerprint_of(order, files);
-  const std::string folder = io::without_trailing_slash(order.folder);
-  const bool current = is_current(folder, fingerprint);
-  if (!current) {
-    try {
-      make_folder(order, files, folder, fingerprint);
-    } catch (const fs::filesystem_error& problem) {
-      throw Error(Failure::write, problem.path1().string() + ": " + problem.code().message());
-    }
+  std::vector<TextFile> files;
+  const std::string fingerprint = distributed::agreed(comm, [&] {
+    files = find_text(order.all_sources(), skipped);
+    return fingerprint_of(order, files);
+  });
+  for (const auto& other : distributed::gather_text(comm, fingerprint)) {
+    if (other == fingerprint) continue;
+    throw Error(Failure::input,
+                files.front().key +
+                    ": the ranks find different files, or other times of them; give a "
+                    "folder that all ranks share",
+                Error::Seen::by_all_ranks);
   }
-  auto tokens = read_prepared(folder);
+  const std::string folder = io::without_trailing_slash(order.folder);
+  const bool current =
+      distributed::from_first_rank(comm, [&] { return is_current(folder, fingerprint) ? "current" : ""; }) != "";
+  if (!current) make_folder(order, files, folder, fingerprint, comm);
+  auto tokens = distributed::agreed(comm, [&] { return read_prepared(folder); });
   tokens.reused = current;
   tokens.skipped = std::move(skipped);
   return tokens;

@@ -56,7 +56,7 @@ PreparedTokens made_entry(const PrepareOrder& order, const std::vector<TextFile>
                                   ? (cache / ("." + digits + ".partial")).string()
                                   : (cache / fmt::format("{}{}.{}", prefix, io::host_name(), ::getpid())).string();
   try {
-    make_tokens(order, files, partial, digits);
+    make_tokens(order, files, partial, digits, *distributed::make_self_communicator());
     publish_entry(partial, entry);
   } catch (...) {
     std::error_code ignored;

@@ -5,16 +5,19 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstring>
 #include <exception>
 #include <filesystem>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string_view>
 #include <thread>
 #include <utility>
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/host.hpp>
+#include <kozero/distributed/agreement.hpp>
 #include "io/posix/file.hpp"
 #include "src/data/chat_templates.hpp"
 #include "src/data/document_formats.hpp"
@@ -64,6 +67,7 @@ struct Piece {
   bool is_validation = false;
   bool begins = false;     ///< with the separator: a document, or the side changes
   bool is_needed = false;  ///< not in a finished shard
+  bool is_mine = false;    ///< encoded by this rank, if it is needed
   std::vector<Token> tokens;
   std::vector<TokenRange> answers;  ///< in the tokens of a conversation
 };
@@ -107,7 +111,7 @@ class BatchEncoder {
     try {
       for (std::size_t i = next_++; i < pieces_->size(); i = next_++) {
         Piece& piece = (*pieces_)[i];
-        if (!piece.is_needed) continue;
+        if (!piece.is_needed || !piece.is_mine) continue;
         if (piece.begins && separator_ >= 0) piece.tokens.push_back(separator_);
         if (!piece.block.parts.empty()) {
           encode_conversation(piece.block, tokenizer_, encoder, piece.tokens, piece.answers);
@@ -133,6 +137,43 @@ class BatchEncoder {
   std::mutex mutex_;
   std::exception_ptr problem_;
 };
+
+template <class T>
+void append_bytes(std::string& bytes, const std::vector<T>& values) {
+  const auto count = static_cast<std::int64_t>(values.size());
+  bytes.append(reinterpret_cast<const char*>(&count), sizeof(count));
+  bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+}
+
+/// Takes what append_bytes() appended from the front.
+template <class T>
+void take_bytes(std::string_view& bytes, std::vector<T>& values) {
+  std::int64_t count = 0;
+  std::memcpy(&count, bytes.data(), sizeof(count));
+  bytes.remove_prefix(sizeof(count));
+  values.resize(static_cast<std::size_t>(count));
+  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
+  bytes.remove_prefix(values.size() * sizeof(T));
+}
+
+/// Gives every rank the tokens of the pieces that others encoded.
+void gather_tokens(std::vector<Piece>& pieces, distributed::Communicator& comm) {
+  if (comm.size() == 1) return;
+  std::string mine;
+  for (const auto& piece : pieces) {
+    if (!piece.is_needed || !piece.is_mine) continue;
+    append_bytes(mine, piece.tokens);
+    append_bytes(mine, piece.answers);
+  }
+  const auto texts = distributed::gather_text(comm, mine);
+  std::vector<std::string_view> left(texts.begin(), texts.end());
+  for (auto& piece : pieces) {
+    if (!piece.is_needed) continue;
+    std::string_view& bytes = left[static_cast<std::size_t>(piece.number % comm.size())];
+    take_bytes(bytes, piece.tokens);
+    take_bytes(bytes, piece.answers);
+  }
+}
 
 std::vector<ShardEnd> ends_from(const Json& json) {
   std::vector<ShardEnd> ends;
@@ -184,8 +225,10 @@ void keep_finished(const std::string& folder, const Finished& finished) {
 class Pass {
  public:
   Pass(const PrepareOrder& order, const std::vector<TextFile>& files, const io::Tokenizer& tokenizer,
-       const std::string& folder, const std::string& fingerprint, const Finished& finished)
-      : order_(order),
+       const std::string& folder, const std::string& fingerprint, const Finished& finished,
+       distributed::Communicator& comm)
+      : comm_(comm),
+        order_(order),
         files_(files),
         folder_(folder),
         fingerprint_(fingerprint),
@@ -202,12 +245,23 @@ class Pass {
   PreparedTokens run() {
     std::vector<Piece> now;
     std::vector<Piece> then;
-    for (read(now); !now.empty(); now.swap(then)) {
-      encoder_.start(now);
-      read(then);
-      encoder_.finish();
-      write(now);
+    distributed::agreed(comm_, [&] { read(now); });
+    for (; !now.empty(); now.swap(then)) {
+      distributed::agreed(comm_, [&] {
+        encoder_.start(now);
+        read(then);
+        encoder_.finish();
+      });
+      gather_tokens(now, comm_);
+      distributed::agreed(comm_, [&] {
+        if (comm_.rank() == 0) write(now);
+      });
     }
+    return distributed::agreed(comm_, [&] { return comm_.rank() == 0 ? finish() : PreparedTokens(); });
+  }
+
+ private:
+  PreparedTokens finish() {
     for (; source_ < files_.back().source; ++source_) train_.begin_source(next_number_);
     PreparedTokens made;
     made.train = train_.finish();
@@ -219,10 +273,9 @@ class Pass {
     return made;
   }
 
- private:
   void read(std::vector<Piece>& pieces) {
     pieces.clear();
-    const std::int64_t most = std::clamp(order_.shard_tokens, kMinBatchBytes, kMaxBatchBytes);
+    const std::int64_t most = comm_.size() * std::clamp(order_.shard_tokens, kMinBatchBytes, kMaxBatchBytes);
     for (std::int64_t bytes = 0; bytes < most;) {
       Piece piece;
       if (!reader_->next(piece.block)) return;
@@ -232,6 +285,7 @@ class Pass {
       piece.begins = block.starts_document || piece.is_validation != was_validation_;
       piece.number = next_number_++;
       piece.is_needed = !(piece.is_validation ? val_ : train_).has(piece.number);
+      piece.is_mine = piece.number % comm_.size() == comm_.rank();
       was_validation_ = piece.is_validation;
       bytes += std::ssize(block.text);
       count_marks(block);
@@ -260,6 +314,7 @@ class Pass {
     for (std::size_t at = 0; (at = block.text.find("\r\n", at)) != std::string::npos; at += 2) ++crlf_line_ends_;
   }
 
+  distributed::Communicator& comm_;
   const PrepareOrder& order_;
   const std::vector<TextFile>& files_;
   std::string folder_, fingerprint_;
@@ -280,11 +335,18 @@ class Pass {
 }  // namespace
 
 PreparedTokens tokenize(const PrepareOrder& order, const std::vector<TextFile>& files, const io::Tokenizer& tokenizer,
-                        const std::string& folder, const std::string& fingerprint) {
-  const Finished finished = finished_shards(folder, fingerprint);
-  keep_finished(folder, finished);
-  PreparedTokens made = Pass(order, files, tokenizer, folder, fingerprint, finished).run();
-  fs::remove(fs::path(folder) / kTokenizeProgress);
+                        const std::string& folder, const std::string& fingerprint, distributed::Communicator& comm) {
+  const std::string text = distributed::from_first_rank(comm, [&] {
+    const Finished finished = finished_shards(folder, fingerprint);
+    keep_finished(folder, finished);
+    return Json{{"train", json_of(finished.train)}, {"val", json_of(finished.val)}}.dump();
+  });
+  const Json json = Json::parse(text);
+  const Finished finished{ends_from(json.at("train")), ends_from(json.at("val"))};
+  PreparedTokens made = Pass(order, files, tokenizer, folder, fingerprint, finished, comm).run();
+  distributed::agreed(comm, [&] {
+    if (comm.rank() == 0) fs::remove(fs::path(folder) / kTokenizeProgress);
+  });
   return made;
 }
 

@@ -281,6 +281,31 @@ chat() {
   expect 3 'training tokens: 0 of [0-9]+ tokens are trained on, 0 %' on 2 train "$@" 'data.text=["none.jsonl"]' run.dir=none
 }
 
+# Ranks prepare together: the files have the bytes of one rank's, also after a kill and on another number of ranks.
+prepared_together() {
+  local ranks
+  mkdir text
+  records 1 4000 >text/m.jsonl
+  records 3990 4100 >text/n.jsonl
+  set -- text out --tokenizer bpe:400 --shard-tokens 30000 --deduplicate --val-fraction 0.1
+  expect 0 'training' "$kozero" prepare "$@" --threads 1
+  mv out one
+  for ranks in 2 3; do
+    expect 0 '^note: left out records: 11 duplicate' on $ranks prepare "$@" --threads 2
+    expect 0 same sh -c 'diff -r one out && echo same'
+    rm -r out
+  done
+  on 3 prepare "$@" >part.txt 2>&1 </dev/null &
+  until ls out.partial/train_000001.bin >/dev/null 2>&1 || ! kill -0 $! 2>/dev/null; do sleep 0.01; done
+  pkill -9 -f "$kozero prepare text out" 2>/dev/null
+  wait $!
+  expect 0 'training' on 2 prepare "$@"
+  expect 0 same sh -c 'diff -r one out && echo same'
+  printf '{"text": 7}\n' >>text/n.jsonl
+  expect 3 '^\[rank 0\] error: data.text: text/n.jsonl: row 112: ' on 3 prepare "$@"
+  lines 1 'error'
+}
+
 # Resuming with other data of as many samples is reported, or refused; with a copy of the same data it is not.
 other_data() {
   make_text

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include <kozero/data/text_files.hpp>
+#include <kozero/distributed/communicator.hpp>
 
 namespace kozero::data {
 
@@ -34,8 +35,10 @@ struct PrepareOrder {
   std::optional<std::vector<TextFile>> files = {};  ///< instead of those that the paths lead to
   DocumentRules rules = {};                         ///< of `text`
   bool deduplicate = false;                         ///< of equal documents, only the first is tokenized
-  int threads = 0;                                  ///< that encode; 0: one per core of this process
-  std::int64_t shard_tokens = 100'000'000;          ///< as llm.c's
+  int threads = 0;                                  ///< of a rank, that encode; 0: one per core of this process
+  /// Its ranks prepare together: each encodes, the first one writes. Null: this process alone.
+  distributed::Communicator* comm = nullptr;
+  std::int64_t shard_tokens = 100'000'000;  ///< as llm.c's
   /// Called with a line for people: another process makes the same folder, or an entry of the cache is damaged.
   std::function<void(const std::string& line)> say = [](const std::string& /*line*/) {};
   /// Called now and then with the bytes of the corpus's files that are done, and all of them.
@@ -86,7 +89,8 @@ class ProgressText {
   double next_, every_;
 };
 
-/// Makes the folder, or finds it made from the same text. One process calls it. Throws Error(deck) for val_fraction
+/// Makes the folder, or finds it made from the same text. One process calls it, or all ranks of order.comm: then it is
+/// collective, and errors are seen by all ranks. Throws Error(deck) for val_fraction
 /// outside [0, 0.5] or shards without tokens, Error(input) for the text, Error(write) for the folder, which is replaced
 /// only where it holds prepared tokens.
 PreparedTokens prepare(const PrepareOrder& order);
@@ -97,9 +101,10 @@ PreparedTokens read_prepared(const std::string& folder);
 /// Whether the folder was made from the text of this fingerprint, and its shards are whole.
 bool is_current(const std::string& folder, const std::string& fingerprint);
 
-/// Writes the folder from these files, which find_text() found; nothing may be there. Throws as prepare().
+/// Writes the folder from these files, which find_text() found; nothing may be there. Collective over `comm`. Throws as
+/// prepare(), seen by all ranks.
 void make_tokens(const PrepareOrder& order, const std::vector<TextFile>& files, const std::string& folder,
-                 const std::string& fingerprint);
+                 const std::string& fingerprint, distributed::Communicator& comm);
 
 /// The description of a folder of prepared tokens, with their fingerprint.
 inline constexpr const char* kTokensDescription = "tokens.json";
