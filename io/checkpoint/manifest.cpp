@@ -57,7 +57,7 @@ CheckpointRecord record_of(const Json& json) {
           .seed = value_of<std::uint64_t>(data, "seed"),
           .global_batch = value_of<std::int64_t>(data, "global_batch"),
           .num_samples = value_of<std::int64_t>(data, "num_samples"),
-          .data = {data.value("sampled_hash", ""), data.value("hash", "")},
+          .data = {data.value("sampled_hash", ""), data.value("hash", ""), data.value("mixture", "")},
           .model = value_of<Json>(json, "model").dump(),
           .tokenizer = value_of<std::string>(json, "tokenizer"),
           .deck = value_of<std::string>(json, "deck"),
@@ -114,6 +114,7 @@ std::string manifest_text(const Manifest& manifest) {
   }
   if (!record.data.sampled.empty()) json["data"]["sampled_hash"] = record.data.sampled;
   if (!record.data.whole.empty()) json["data"]["hash"] = record.data.whole;
+  if (!record.data.mixture.empty()) json["data"]["mixture"] = record.data.mixture;
   if (!record.exactness.empty()) json["exactness"] = record.exactness;
   if (!record.tuning.empty()) json["tuning"] = record.tuning;
   // A loss that is not finite has no JSON form and cannot be the lowest.

@@ -27,11 +27,13 @@ std::string text_of(const RopeScalingKeys& scaling) {
          ", original_seq = " + text_of(scaling.original_seq) + "}";
 }
 
-/// Whether a column that a table may leave out has an empty text, as in a table that leaves it out.
+/// Whether a column that a table may leave out has its default, and that is no accepted value (as "" of a name) or 0.
 template <class Keys>
 bool is_left_out(const ListColumn<Keys>& column, const DeckValue& value) {
-  const auto* const text = std::get_if<std::string*>(&value);
-  return !column.is_needed && text != nullptr && (*text)->empty();
+  Keys defaults;
+  const std::string text = toml_text(value);
+  const bool means_none = !accepts(column.accepted, value) || text == "0";
+  return !column.is_needed && means_none && text == toml_text(column.value_in(defaults));
 }
 
 template <ListTable Keys>
@@ -177,7 +179,9 @@ struct ColumnsInWords {
       Keys keys;
       const DeckValue value = column.value_in(keys);
       columns.push_back({row.key + "[]." + column.name, column.help, accepted_values(column.accepted, value),
-                         column.is_needed ? "none: each table gives it" : toml_text(value)});
+                         column.is_needed                  ? "none: each table gives it"
+                         : accepts(column.accepted, value) ? toml_text(value)
+                                                           : "not given"});
     }
     return columns;
   }

@@ -196,10 +196,9 @@ void Trainer<Scalar>::gather_loss(const std::function<int()>& request, std::int6
 template <class Scalar>
 model::Batch Trainer<Scalar>::batch(std::int64_t step, const data::Share& now) {
   auto timer = phase_seconds_.phase("data");
-  const std::int64_t epoch = sampler_->epoch(step);
   std::vector<data::SampleName> names;
   for (std::int64_t position = now.first; position < now.first + now.count; ++position) {
-    names.push_back(data::SampleName{epoch, sampler_->sample(epoch, position)});
+    names.push_back(sampler_->name(step, position));
   }
   return loader().load(*source_, names);
 }

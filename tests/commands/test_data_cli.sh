@@ -90,6 +90,70 @@ sources() {
     on 2 train "$@" 'data.source=[{text="text"}, {text="none.txt"}]' run.dir=other
 }
 
+# The steps of a run with their losses, gradient norms and validation losses of each source, with all digits.
+losses_by_source() {
+  sed 's/^{"step":\([0-9]*\),.*"loss":\([^,]*\),"val_loss":\([^,]*\),"grad_norm":\([^,]*\),.*"calls":{[^}]*}/\1 \2 \3 \4 /' "$1/metrics.jsonl"
+}
+
+# Two sources by weight: the same bits on any ranks, stages and batches of ranks, after a kill, and in eval.
+mixtures() {
+  make_text
+  seq 1 900 >extra.txt
+  # shellcheck disable=SC2086
+  set -- "$inputs/quickstart.toml" ${tiny%data.text=*} checkpoint.every=4 optim.schedule=constant data.val_fraction=0.2
+  local list='data.source=[{text="text", name="fox", weight=7}, {text="extra.txt", name="numbers", weight=3}]'
+  expect 0 '^data .*; of each 1000 samples 700 are of fox \([0-9]+ tokens, 0.04 passes in 12 steps\), 300 of numbers \([0-9]+ tokens, 0.[0-9]{2} passes in 12 steps\)' \
+    "$kozero" train "$@" "$list"
+  also '^step 5: fox          loss [0-9.]+, perplexity [0-9.]+, [0-9.]+ bits per byte, [0-9,]+ tokens$'
+  also '^step 5: numbers      loss '
+  also '^  numbers      loss '
+  losses_by_source run >one.txt
+  expect 0 '^5 [0-9.]+ [0-9.]+ [0-9.]+ ,"val_sources":\{"fox":\{"loss":[0-9.]+,"bits_per_byte":[0-9.]+\},"numbers":' cat one.txt
+  lines 12 '^[0-9]+ [0-9.]+ '
+  for layout in '2 0' '2 3' '3 0' '3 3'; do
+    expect 0 'output in' on "${layout% *}" train "$@" "$list" zero.stage="${layout#* }" run.dir="other$layout"
+    losses_by_source "other$layout" >other.txt
+    expect 0 '^same$' sh -c 'cmp one.txt other.txt && echo same'
+  done
+  expect 0 '^1$' sh -c "for r in 1 2 3; do $mpiexec -n \$r $kozero eval run 2>/dev/null; done | grep -E '^(validation|  fox|  numbers) ' | sort -u | grep -c '^validation'"
+  expect 0 '^  numbers +loss [0-9.]+, perplexity' on 3 eval run
+  also '^  fox +loss'
+  expect 0 '^given data +loss' on 2 eval run "$list"
+  also '^  fox +loss'
+  expect 0 'bytes|GiB|MiB' "$kozero" plan "$@" "$list"
+  expect 0 'equal' "$kozero" verify run --replay 11
+}
+
+# A mixture that is killed goes on elsewhere with the bits of a run that never stopped; other weights are other data.
+killed_mixture() {
+  make_text
+  seq 1 900 >extra.txt
+  # shellcheck disable=SC2086
+  set -- "$inputs/quickstart.toml" ${tiny%data.text=*} checkpoint.every=30 optim.schedule=constant train.eval_every=0
+  local list='data.source=[{text="text", tokens=700}, {text="extra.txt", tokens=300}]'
+  "$kozero" train "$@" "$list" run.steps=10000000 >train.txt 2>&1 </dev/null &
+  until [ -d run/step_000000060 ] || ! kill -0 $! 2>/dev/null; do sleep 0.02; done
+  kill -9 $!
+  wait $! 2>/dev/null
+  local at last
+  at=$(find run -name 'step_*' | sed 's/.*step_0*//' | sort -n | tail -n 1)
+  last=$((at + 7))
+  expect 0 "resume       after step $at" on 3 train "$@" "$list" checkpoint.resume=auto run.steps=$last zero.stage=3
+  lines 0 '^note .*data'
+  expect 0 'output in' "$kozero" train "$@" "$list" run.steps=$last run.dir=continuous checkpoint.every=0
+  for run in run continuous; do losses_by_source $run >$run.txt; done
+  expect 0 '^same$' sh -c 'cmp run.txt continuous.txt && echo same'
+  local changed="the training data differ from those of run/step_0*$last: their mixture is 600/1000 from [0-9]+ samples, 400/1000 from [0-9]+ samples and was 700/1000 from "
+  expect 2 "$changed.*; refused by data.strict = true" on 2 train "$@" "${list/700/450}" checkpoint.resume=auto \
+    run.steps=$((last + 1)) data.strict=true
+  expect 0 "^note         $changed" on 2 train "$@" "${list/700/450}" checkpoint.resume=auto run.steps=$((last + 1))
+  expect 2 'error: command line: data.source\[1\].epochs = 2: source 1 ends at step [0-9]+ of 4000, and the run would make [0-9.]+ passes over it; accepted: at most [0-9]+ steps, more epochs, or a smaller weight$' \
+    on 2 train "$@" "${list%\}\]}, epochs=2}]" run.steps=4000 run.dir=limited
+  expect 2 'limited' ls -d limited
+  expect 2 'data.source\[1\] \(name 1\) holds [0-9]+ training tokens, not one sample of model.seq \+ 1; give it more text' \
+    sh -c "echo abc >short.txt; $kozero train $* '${list/extra/short}'"
+}
+
 # Documents that are masked: other losses, the same on any ranks, after a resume, and in eval; decks without a token
 # that begins a document.
 documents() {
