@@ -110,6 +110,8 @@ mixtures() {
   losses_by_source run >one.txt
   expect 0 '^5 [0-9.]+ [0-9.]+ [0-9.]+ ,"val_sources":\{"fox":\{"loss":[0-9.]+,"bits_per_byte":[0-9.]+\},"numbers":' cat one.txt
   lines 12 '^[0-9]+ [0-9.]+ '
+  expect 0 '^mean by weight$' awk -F '[ :,{}]+' '$1 == 5 { gsub(/"/, ""); d = $3 - (0.7 * $8 + 0.3 * $13)
+                                              if (d * d < 1e-20 && $8 != $13) print "mean by weight"; else print }' one.txt
   for layout in '2 0' '2 3' '3 0' '3 3'; do
     expect 0 'output in' on "${layout% *}" train "$@" "$list" zero.stage="${layout#* }" run.dir="other$layout"
     losses_by_source "other$layout" >other.txt
