@@ -100,9 +100,9 @@ mixtures() {
   make_text
   seq 1 900 >extra.txt
   # shellcheck disable=SC2086
-  set -- "$inputs/quickstart.toml" ${tiny%data.text=*} checkpoint.every=4 optim.schedule=constant data.val_fraction=0.2
+  set -- "$inputs/quickstart.toml" ${tiny%data.text=*} checkpoint.every=4 optim.schedule=constant data.val_fraction=0.1
   local list='data.source=[{text="text", name="fox", weight=7}, {text="extra.txt", name="numbers", weight=3}]'
-  expect 0 '^data .*; of each 1000 samples 700 are of fox \([0-9]+ tokens, 0.04 passes in 12 steps\), 300 of numbers \([0-9]+ tokens, 0.[0-9]{2} passes in 12 steps\)' \
+  expect 0 '^data .*; of each 1000 samples 700 are of fox \([0-9]+ tokens, 0.0[34] passes in 12 steps\), 300 of numbers \([0-9]+ tokens, 0.[0-9]{2} passes in 12 steps\)' \
     "$kozero" train "$@" "$list"
   also '^step 5: fox          loss [0-9.]+, perplexity [0-9.]+, [0-9.]+ bits per byte, [0-9,]+ tokens$'
   also '^step 5: numbers      loss '
@@ -110,6 +110,7 @@ mixtures() {
   losses_by_source run >one.txt
   expect 0 '^5 [0-9.]+ [0-9.]+ [0-9.]+ ,"val_sources":\{"fox":\{"loss":[0-9.]+,"bits_per_byte":[0-9.]+\},"numbers":' cat one.txt
   lines 12 '^[0-9]+ [0-9.]+ '
+  # few validation samples of the numbers, so a mean over tokens would differ
   expect 0 '^mean by weight$' awk -F '[ :,{}]+' '$1 == 5 { gsub(/"/, ""); d = $3 - (0.7 * $8 + 0.3 * $13)
                                               if (d * d < 1e-20 && $8 != $13) print "mean by weight"; else print }' one.txt
   for layout in '2 0' '2 3' '3 0' '3 3'; do
