@@ -29,8 +29,9 @@ struct LossScale {
 
 /// Hashes of the training data, "" if unknown or if there are no files (include/kozero/data/data_check.hpp).
 struct DataIdentity {
-  std::string sampled;  ///< of the shards' sizes and some of their bytes
-  std::string whole;    ///< of every byte
+  std::string sampled;       ///< of the shards' sizes and some of their bytes
+  std::string whole;         ///< of every byte
+  std::string mixture = {};  ///< how the samples of several sources are mixed; "" if they are not
   bool operator==(const DataIdentity&) const = default;
 };
 

@@ -1,11 +1,15 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // check.cpp: checks between keys, most of them from two tables, and the text of a refusal.
+#include <fmt/format.h>
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <numeric>
 #include <type_traits>
 
 #include <kozero/core/architecture.hpp>
+#include <kozero/core/mixture.hpp>
 #include <kozero/core/presets.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include "io/deck/check.hpp"
@@ -43,6 +47,12 @@ ReadWhere where_architecture(const std::string& key, const Holds& holds) {
   ReadWhere rule{key, "model.arch", {}};
   for (const auto& name : architectures_where(holds)) rule.values.push_back(toml_string(name));
   return rule;
+}
+
+/// Three digits, not below the number.
+std::string rounded_up(double number) {
+  constexpr double kLargestError = 0.005;  // of three digits
+  return fmt::format("{:.3g}", number * (1.0 + kLargestError));
 }
 
 bool is_decoder(const Architecture& architecture) { return architecture.decoder; }
@@ -88,11 +98,6 @@ bool on_command_line(const Deck& deck, const std::string& key) {
 }
 
 std::string text_of(const Deck& deck, const std::string& key) { return text_in(deck, *find_row(key)); }
-
-/// "optim.lr = 1e-4", with "(default)" if the user did not give the key.
-std::string beside(const Deck& deck, const std::string& key) {
-  return key + " = " + text_of(deck, key) + (deck.is_set(key) ? "" : " (default)");
-}
 
 /// Gives `loser` its default and adds a note that the command line's `winner` won.
 void replace(Deck& deck, const std::string& winner, const std::string& loser) {
@@ -206,6 +211,84 @@ void check_parts(const Deck& deck) {
   if (arch.qk_norm == Part::always && !deck.model.qk_norm) refuse_without("model.qk_norm");
 }
 
+/// Refuses the value of a column in a table of data.source.
+[[noreturn]] void refuse_source(const Deck& deck, std::size_t i, const std::string& column, const std::string& why) {
+  SourceKeys keys = deck.data.source[i];
+  const auto& columns = columns_of(keys);
+  const auto found = std::ranges::find_if(columns, [&](const auto& each) { return each.name == column; });
+  refuse(origin_of(deck, "data.source"),
+         fmt::format("data.source[{}].{} = {}", i, column, toml_text(found->value_in(keys))), why);
+}
+
+void check_source_names(const Deck& deck) {
+  const DataKeys& data = deck.data;
+  for (std::size_t i = 0; i < data.source.size(); ++i) {
+    if (escaped(data.source[i].name) != data.source[i].name) {
+      refuse_source(deck, i, "name", "it holds a control character; accepted: a name without control characters");
+    }
+    for (std::size_t other = 0; other < i; ++other) {
+      if (data.name_of_source(other) != data.name_of_source(i)) continue;
+      const std::size_t named = data.source[i].name.empty() ? other : i;
+      refuse_source(deck, named, "name",
+                    fmt::format("data.source[{}] has this name; give each source another (the default is its number)",
+                                named == i ? other : i));
+    }
+  }
+}
+
+bool has_weight(const SourceKeys& source) { return source.share() > 0; }
+
+/// The weights of a mixture's sources: all have one, in one unit.
+std::vector<double> checked_shares(const Deck& deck) {
+  const auto& sources = deck.data.source;
+  std::vector<double> shares;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const SourceKeys& source = sources[i];
+    const char* const unit = sources.front().weight > 0 ? "weight" : "tokens";
+    if (source.weight > 0 && source.tokens > 0) {
+      refuse_source(deck, i, "tokens", "the source has a weight too; give one of weight, tokens");
+    }
+    if (!has_weight(source) || !has_weight(sources.front())) {
+      const std::size_t without = has_weight(source) ? 0 : i;
+      refuse(origin_of(deck, "data.source"), fmt::format("data.source[{}].weight", without),
+             "missing; give every source a weight (or tokens), or none");
+    }
+    if ((source.weight > 0) != (sources.front().weight > 0)) {
+      refuse_source(deck, i, source.weight > 0 ? "weight" : "tokens",
+                    fmt::format("data.source[0] has {}; give every source a weight, or every source tokens", unit));
+    }
+    if (source.repeat != 1) {
+      refuse_source(deck, i, "repeat", fmt::format("the {} of the sources decides; leave repeat out", unit));
+    }
+    shares.push_back(source.share());
+  }
+  return shares;
+}
+
+/// Refuses weights of which one is too small for a sample in kMixtureSlots, and limits of epochs without weights.
+void check_weights(const Deck& deck) {
+  const auto& sources = deck.data.source;
+  if (std::ranges::none_of(sources, has_weight)) {
+    const auto limited = std::ranges::find_if(sources, [](const SourceKeys& source) { return source.epochs > 0; });
+    if (limited == sources.end()) return;
+    refuse_source(deck, static_cast<std::size_t>(limited - sources.begin()), "epochs",
+                  "nothing reads it without weights; give every source a weight, or leave it out: repeat and "
+                  "run.epochs give the passes");
+  }
+  const std::vector<double> shares = checked_shares(deck);
+  const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
+  if (!std::isfinite(sum)) refuse_source(deck, 0, "weight", "the sum of the weights is not finite; give smaller ones");
+  const auto slots = mixture_slots(shares);
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    if (slots[i] > 0) continue;
+    const bool in_tokens = sources[i].tokens > 0;
+    const double least = least_weight(sum - shares[i]);
+    refuse_source(deck, i, in_tokens ? "tokens" : "weight",
+                  fmt::format("less than one sample of {}; give at least {}, or leave the source out", kMixtureSlots,
+                              in_tokens ? fmt::format("{:.0f}", std::ceil(least)) : rounded_up(least)));
+  }
+}
+
 void check_vocabulary(const Deck& deck) {
   const bool reads_text = deck.data.has_text();
   if (reads_text && deck.data.tokenizer == "bytes" && deck.is_set("model.vocab") && deck.model.vocab < 256) {
@@ -250,42 +333,9 @@ void check_types(const Deck& deck) {
   }
 }
 
-void check_growth(const Deck& deck) {
-  if (!deck.data.grow) return;
-  const auto refuse_with = [&](const std::string& key, const std::string& why) {
-    refuse_value(deck, "data.grow", "accepted is false if " + beside(deck, key) + ": " + why);
-  };
-  if (deck.run.epochs > 0)
-    refuse_with("run.epochs", "the length of an epoch is not known before it begins; give run.steps");
-  if (!deck.run.curriculum.empty()) refuse_with("run.curriculum", "lessons have data of their own");
-  if (!deck.data.has_text()) refuse_with("data.text", "only text is looked for again");
-  if (deck.checkpoint.every == 0) refuse_with("checkpoint.every", "an epoch begins with a checkpoint");
-  if (deck.data.tokenizer.starts_with("bpe")) {
-    refuse_with("data.tokenizer", "a learned tokenizer would change with the text; give its file");
-  }
-}
-
 void check_sequences(const Deck& deck) {
   if (deck.model.seq == 0 || deck.train.seq <= deck.model.seq) return;
   refuse_value(deck, "train.seq", "accepted are at most " + beside(deck, "model.seq") + ", the model's positions");
-}
-
-/// The lessons one by one, each with the rest of the deck.
-void check_curriculum(const Deck& deck) {
-  for (std::size_t i = 0; i < deck.run.curriculum.size(); ++i) {
-    const LessonKeys& lesson = deck.run.curriculum[i];
-    if ((lesson.steps > 0) == (lesson.tokens > 0)) {
-      refuse(origin_of(deck, "run.curriculum"), "curriculum[" + std::to_string(i) + "]",
-             lesson.steps > 0 ? "it gives steps and tokens; accepted is one of them"
-                              : "it has no length; give its steps or tokens, an integer >= 1");
-    }
-    Deck of_lesson = deck_of_lesson(deck, i);
-    check_deck(of_lesson);
-  }
-  if (!deck.run.curriculum.empty() && deck.checkpoint.every == 0) {
-    refuse_value(deck, "checkpoint.every",
-                 "a lesson begins with the checkpoint of the lesson before; accepted are > 0");
-  }
 }
 
 void check_evaluation(const Deck& deck) {
@@ -306,6 +356,10 @@ void check_checkpoints(const Deck& deck) {
 }
 
 }  // namespace
+
+std::string beside(const Deck& deck, const std::string& key) {
+  return key + " = " + text_in(deck, *find_row(key)) + (deck.is_set(key) ? "" : " (default)");
+}
 
 void refuse(const std::string& where, const std::string& what, const std::string& why) {
   const std::string subject = what.empty() ? "" : shortened(what) + ": ";
@@ -344,6 +398,8 @@ void check_deck(Deck& deck) {
   check_parts(deck);
   check_shape_given(deck);
   check_heads(deck);
+  check_source_names(deck);
+  check_weights(deck);
   check_vocabulary(deck);
   check_schedule(deck);
   check_ranks(deck);

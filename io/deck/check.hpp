@@ -26,6 +26,9 @@ inline constexpr const char* kCommandLine = "command line";
 /// The origin of a key's value; the deck's file if the key was not given.
 std::string origin_of(const Deck& deck, const std::string& key);
 
+/// "optim.lr = 1e-4", with "(default)" if the user did not give the key.
+std::string beside(const Deck& deck, const std::string& key);
+
 /// "; did you mean NAME?", or "" if no name is near.
 std::string did_you_mean(const std::string& given, const std::vector<std::string>& names);
 
@@ -36,5 +39,9 @@ bool is_read(const Deck& deck, const std::string& key);
 /// no effect beside another. If the other key is on the command line (optim.kind=sgd), a key of the file that then has
 /// no effect (optim.betas) gets its default instead, and a note says so.
 void check_deck(Deck& deck);
+
+/// Parts of it: the lessons of run.curriculum one by one, each with the rest of the deck, and what data.grow needs.
+void check_curriculum(const Deck& deck);
+void check_growth(const Deck& deck);
 
 }  // namespace kozero::io

@@ -44,6 +44,7 @@ inline constexpr std::int64_t kNotGiven = -1;
 struct LessonKeys {
   std::int64_t steps = 0;
   std::int64_t tokens = 0;
+  std::vector<std::string> sources;
   std::int64_t seq = 0;
   std::int64_t global_batch = 0;
   std::int64_t micro_batch = 0;
@@ -106,8 +107,15 @@ struct ModelKeys {
 /// One [[data.source]].
 struct SourceKeys {
   std::vector<std::string> text;
+  std::string name;  ///< "": the source's number
   std::int64_t repeat = 1;
-  std::string filter;  ///< "": data.filter
+  double weight = 0;  ///< 0: not given, as tokens
+  std::int64_t tokens = 0;
+  std::int64_t epochs = 0;  ///< 0: no limit
+  std::string filter;       ///< "": data.filter
+
+  /// The source's part of a mixture, in any unit; 0 if it gives none.
+  [[nodiscard]] double share() const { return weight > 0 ? weight : static_cast<double>(tokens); }
 };
 
 struct DataKeys {
@@ -129,6 +137,12 @@ struct DataKeys {
   bool strict = false;
 
   [[nodiscard]] bool has_text() const { return !text.empty() || !source.empty(); }
+  /// Whether the sources have weights; of a checked deck.
+  [[nodiscard]] bool is_mixture() const { return !source.empty() && source.front().share() > 0; }
+  /// The source's name, by default its number.
+  [[nodiscard]] std::string name_of_source(std::size_t i) const {
+    return source[i].name.empty() ? std::to_string(i) : source[i].name;
+  }
 };
 
 struct TrainKeys {

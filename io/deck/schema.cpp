@@ -175,7 +175,7 @@ std::vector<DeckRow> data_rows() {
              "text, JSON lines or Parquet to train on; give one of data.text, data.source, data.tokens, data.synthetic",
              "none"}),
       {"data.source", kData<&K::source>, text("data.source"),
-       "text of several sources; an epoch has each source repeat times", "none"},
+       "text of several sources; an epoch has each source repeat times, or samples are drawn by weight", "none"},
       {"data.tokens", kData<&K::tokens>, text("path of a token shard (.bin)"),
        "token shards to train on, as `kozero prepare` and llm.c write them", "none"},
       {"data.synthetic", kData<&K::synthetic>, truth(), "train on a seeded Markov source of known entropy"},
@@ -375,6 +375,13 @@ const std::vector<ListColumn<SourceKeys>>& columns_of(const SourceKeys& /*source
       {"text", of_source<&K::text>, text("path of a file or a folder"), "the source's text, as data.text", true},
       {"repeat", of_source<&K::repeat>, from_to(1, kMostRepeats),
        "times that an epoch has the source's training text; its validation text counts once"},
+      {"name", of_source<&K::name>, text("text"), "name of the source in logs and metrics"},
+      {"weight", of_source<&K::weight>, above(0),
+       "share of the samples that come from the source, relative to the other sources; all sources give one, or none"},
+      {"tokens", of_source<&K::tokens>, from_to(1, kMany),
+       "instead of weight: how many tokens of the mixture come from the source, relative to the other sources"},
+      {"epochs", of_source<&K::epochs>, from_to(0, kMany),
+       "with weights: the most passes over the source's training text that a run may make; 0: no limit"},
       {"filter", of_source<&K::filter>, text("COLUMN SIGN NUMBER"), "instead of data.filter"},
   };
   return columns;
@@ -386,6 +393,8 @@ const std::vector<ListColumn<LessonKeys>>& columns_of(const LessonKeys& /*lesson
     std::vector<ListColumn<K>> all = {
         {"steps", of_lesson<&K::steps>, from_to(1, kMany), "optimizer steps of the lesson; give steps or tokens"},
         {"tokens", of_lesson<&K::tokens>, from_to(1, kExactTokens), "the same in tokens, rounded up to whole steps"}};
+    all.push_back({"sources", of_lesson<&K::sources>, text("name of a data.source, or name:weight"),
+                   "which of data.source the lesson mixes, and their weights"});
     const auto add = [&](const char* name, DeckValue (*value_in)(K&), const char* key) {
       all.push_back({name, value_in, find_row(key)->accepted, std::string("instead of ") + key});
     };

@@ -27,12 +27,13 @@ std::string text_of(const RopeScalingKeys& scaling) {
          ", original_seq = " + text_of(scaling.original_seq) + "}";
 }
 
-/// Whether a column has the value that a table has which leaves it out, and that cannot be written.
+/// Whether a column that a table may leave out has its default, and that is no accepted value (as "" of a name) or 0.
 template <class Keys>
 bool is_left_out(const ListColumn<Keys>& column, const DeckValue& value) {
-  Keys empty;
-  const DeckValue left_out = column.value_in(empty);
-  return !column.is_needed && !accepts(column.accepted, left_out) && toml_text(value) == toml_text(left_out);
+  Keys defaults;
+  const std::string text = toml_text(value);
+  const bool means_none = !accepts(column.accepted, value) || text == "0";
+  return !column.is_needed && means_none && text == toml_text(column.value_in(defaults));
 }
 
 template <ListTable Keys>
@@ -178,9 +179,9 @@ struct ColumnsInWords {
       Keys keys;
       const DeckValue value = column.value_in(keys);
       columns.push_back({row.key + "[]." + column.name, column.help, accepted_values(column.accepted, value),
-                         column.is_needed             ? "none: each table gives it"
-                         : is_left_out(column, value) ? "not given"
-                                                      : toml_text(value)});
+                         column.is_needed                  ? "none: each table gives it"
+                         : accepts(column.accepted, value) ? toml_text(value)
+                                                           : "not given"});
     }
     return columns;
   }

@@ -189,6 +189,10 @@ std::string to_json_line(const StepMetrics& metrics) {
   line["epoch"] = metrics.epoch;
   line["bytes_across_groups"] = metrics.bytes_across_groups;
   line["calls"] = object_of(metrics.calls);
+  for (const auto& [name, source] : metrics.val_sources) {
+    line["val_sources"][name] = {{"loss", number_or_null(source.loss)},
+                                 {"bits_per_byte", number_or_null(source.bits_per_byte)}};
+  }
   return line.dump();
 }
 

@@ -21,6 +21,12 @@ namespace kozero::io {
 
 inline constexpr const char* kMetricsFile = "metrics.jsonl";  ///< in a run's folder
 
+/// The validation loss of one of several sources.
+struct SourceLoss {
+  double loss = 0.0;
+  std::optional<double> bits_per_byte;
+};
+
 struct StepMetrics {
   std::int64_t step = 0;
   std::int64_t tokens = 0;
@@ -41,6 +47,7 @@ struct StepMetrics {
   double epoch = 0.0;                    ///< passes over the training data, this step included
   std::int64_t bytes_across_groups = 0;  ///< the part of bytes_sent to other groups of zero.shard_group
   std::map<std::string, std::int64_t> calls;
+  std::map<std::string, SourceLoss> val_sources;  ///< by name; the line has the key only if there are some
 };
 
 /// The object's line, without the line's end.

@@ -52,7 +52,11 @@ io::Deck evaluated_deck(TrainedModel& trained, const DeckArguments& named) {
   }
   if (!own_data) {
     deck.data.val_fraction = 0.0;
-    for (auto& each : deck.data.source) each.repeat = 1;
+    for (auto& each : deck.data.source) {
+      each.repeat = 1;
+      each.weight = 0.0;
+      each.tokens = each.epochs = 0;
+    }
   }
   if (named.gives("data.tokenizer")) return deck;
   if (!source.tokenizer.empty()) deck.data.tokenizer = source.tokenizer;
@@ -68,6 +72,20 @@ std::string remark_on(const data::DataSet& data, const io::Deck& deck) {
   const Token separator = data.tokenizer == nullptr || !deck.data.has_text() ? -1 : data.tokenizer->end_of_text();
   if (separator < 0) return "";
   return fmt::format("note         an end-of-text token (id {}) is put before each file of the text\n", separator);
+}
+
+/// The loss on all of `source`, and on each of several sources. A mixture's loss is the sources' mean by weight.
+train::Evaluation evaluation_of(train::Evaluator& evaluator, const data::DataSet& data,
+                                const data::SampleSource& source, bool own_data) {
+  train::Evaluation by_source;
+  if (data.sources.size() > 1) {
+    by_source =
+        *train::evaluate_sources(evaluator, data, own_data ? train::Side::validation : train::Side::training, 0);
+  }
+  if (data.is_mixture() && !by_source.sources.empty()) return by_source;
+  train::Evaluation whole = train::evaluate(evaluator, source, 0);
+  whole.sources = std::move(by_source.sources);
+  return whole;
 }
 
 }  // namespace
@@ -96,17 +114,23 @@ void eval(const distributed::Environment& environment, const Arguments& argument
                 Error::Seen::by_all_ranks);
   }
   data::DataCheck({own_data ? data.validation_shards : data.train_shards}, control).finish(control);
-  const train::Evaluation result = train::evaluate(trained.evaluator(), *source, 0);
+  const train::Evaluation result = evaluation_of(trained.evaluator(), data, *source, own_data);
   if (environment.rank() != 0) return;
   std::cout << run::evaluation_line(result.loss, bytes_per_token, own_data ? "validation" : "given data") << ", "
-            << result.targets << " tokens\n"
-            << remark_on(data, deck) << std::flush;
+            << result.targets << " tokens\n";
+  for (const auto& each : result.sources) std::cout << "  " << run::source_line(each) << "\n";
+  std::cout << remark_on(data, deck) << std::flush;
   nlohmann::ordered_json object = {{"data", own_data ? "validation" : "given"},
                                    {"loss", result.loss},
                                    {"perplexity", std::exp(result.loss)},
                                    {"bits_per_byte", nullptr},
                                    {"tokens", result.targets}};
   if (bytes_per_token) object["bits_per_byte"] = run::bits_per_byte(result.loss, *bytes_per_token);
+  for (const auto& each : result.sources) {
+    object["sources"][each.name] = {{"loss", each.loss}, {"bits_per_byte", nullptr}, {"tokens", each.tokens}};
+    if (each.bytes_per_token)
+      object["sources"][each.name]["bits_per_byte"] = run::bits_per_byte(each.loss, *each.bytes_per_token);
+  }
   json.print(object);
 }
 

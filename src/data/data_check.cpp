@@ -154,8 +154,10 @@ std::string difference(const io::DataIdentity& saved, const io::DataIdentity& mi
   const bool whole = !saved.whole.empty() && !mine.whole.empty();
   const std::string& then = whole ? saved.whole : saved.sampled;
   const std::string& now = whole ? mine.whole : mine.sampled;
-  if (then.empty() || now.empty() || then == now) return "";
-  return fmt::format("their hash is {} and was {}", now, then);
+  if (!then.empty() && !now.empty() && then != now) return fmt::format("their hash is {} and was {}", now, then);
+  if (saved.mixture == mine.mixture) return "";
+  const auto text = [](const std::string& mixture) { return mixture.empty() ? "none" : mixture; };
+  return fmt::format("their mixture is {} and was {}", text(mine.mixture), text(saved.mixture));
 }
 
 }  // namespace kozero::data

@@ -102,10 +102,11 @@ std::string fingerprint_of(const PrepareOrder& order, const std::vector<TextFile
   if (!order.split.empty() && io::bpe_size(order.tokenizer)) all << order.split << '\0';
   if (is_file) all << io::read_whole_file(order.tokenizer, INT64_MAX) << '\0';
   if (order.shard_tokens != PrepareOrder().shard_tokens) all << "shards of " << order.shard_tokens << '\0';
+  if (order.splits_sources) all << "sources are split" << '\0';
   if (order.deduplicate) all << "deduplicate" << '\0';
   for (const auto& file : files) {
     all << absolute(file.path) << '\0' << file.bytes << '\0' << file.modified << '\0';
-    if (!order.sources.empty()) all << "source " << file.source << '\0';
+    if (!order.sources.empty()) all << "source of both sides " << file.source << '\0';
     all << text_of(file.rules);
   }
   return digits_of(all.str());
@@ -125,6 +126,7 @@ void write_description(const std::string& folder, const PreparedTokens& tokens) 
                {"val", json_of(tokens.val)}};
   if (!tokens.chat_template.empty()) json["chat_template"] = tokens.chat_template;
   for (const auto& source : tokens.train_sources) json["train_sources"].push_back(json_of(source));
+  for (const auto& source : tokens.val_sources) json["val_sources"].push_back(json_of(source));
   io::write_whole_file((fs::path(folder) / kTokensDescription).string(), json.dump(2) + "\n");
 }
 
@@ -145,6 +147,9 @@ PreparedTokens read_prepared(const std::string& folder) {
     tokens.val = split_from(folder, json.at("val"));
     for (const auto& source : json.value("train_sources", Json::array())) {
       tokens.train_sources.push_back(split_from(folder, source));
+    }
+    for (const auto& source : json.value("val_sources", Json::array())) {
+      tokens.val_sources.push_back(split_from(folder, source));
     }
     json.at("tokenizer").get_to(tokens.tokenizer);
     tokens.tokenizer_file = inside(folder, json.at("tokenizer_file").get<std::string>());

@@ -34,9 +34,13 @@ std::int64_t vocab_of_text(const io::Deck& deck);
 std::int64_t vocab_of_preset(const io::Deck& deck);
 
 /// Samples [first, first + count) of the windows of a token sequence: sample s has tokens [s T, s T + T].
-/// `document_start`: SampleSource's.
+/// `document_start`: SampleSource's. `part`: the tokens of the shards that are the sequence; empty: all.
 std::unique_ptr<SampleSource> token_samples(std::shared_ptr<const TokenShards> shards, std::int64_t seq,
-                                            std::int64_t first, std::int64_t count, Token document_start);
+                                            std::int64_t first, std::int64_t count, Token document_start,
+                                            const Share& part = {});
+
+/// The samples of a mixture's sources, numbered one source behind the other. Throws Error(deck) if one has none.
+std::unique_ptr<SampleSource> sources_in_turn(const std::vector<SourceData>& sources);
 
 /// Samples of documents packed by best fit (packed_samples.cpp). `documents`: the first tokens of those that are
 /// packed, increasing; the last document ends before token `end`. `document_start`: also the target of a document's
@@ -54,7 +58,7 @@ void require_documents(const io::Tokenizer* tokenizer, const io::Deck& deck);
 /// The key that gives the deck's data: "data.text".
 const char* key_of_data(const io::Deck& deck);
 
-/// How many whole windows a token sequence has.
-std::int64_t windows_of(const TokenShards& shards, std::int64_t seq);
+/// How many whole windows a sequence of `tokens` tokens has.
+std::int64_t windows_of(std::int64_t tokens, std::int64_t seq);
 
 }  // namespace kozero::data

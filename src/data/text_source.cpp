@@ -3,6 +3,7 @@
 // text_source.cpp: the sources data.text and data.source: rank 0 makes the tokens, or finds them in the cache; all
 // ranks read them there.
 #include <fmt/format.h>
+#include <algorithm>
 #include <filesystem>
 
 #include <kozero/core/architecture.hpp>
@@ -46,6 +47,7 @@ PrepareOrder order_of(const io::Deck& deck) {
                      learned_split(deck)};
   order.rules = rules_of(deck, deck.data.filter, "data.filter");
   order.deduplicate = deck.data.deduplicate;
+  order.splits_sources = deck.data.is_mixture();
   for (const auto& source : deck.data.source) {
     const std::string key = key_of(order.sources.size());
     const bool has_own = !source.filter.empty();
@@ -57,31 +59,35 @@ PrepareOrder order_of(const io::Deck& deck) {
 }
 
 /// What an epoch has: each source's training part, `repeat` times. One source of data.text is the whole.
-struct Mixture {
+struct Epoch {
   std::vector<std::size_t> order;  ///< of shards; empty: each once
   std::int64_t tokens = 0;
   std::int64_t bytes = 0;
   std::string text;  ///< "; an epoch has 2 x data.source[0] (300 tokens), 1 x data.source[1] (500 tokens)"
 };
 
-Mixture mixture_of(const io::Deck& deck, const PreparedTokens& prepared) {
+Epoch epoch_of(const io::Deck& deck, const PreparedTokens& prepared) {
   if (deck.data.source.empty()) return {{}, prepared.train.tokens, prepared.train.bytes, ""};
-  require(prepared.train_sources.size() == deck.data.source.size(), "tokens of another number of sources");
-  Mixture mixture;
+  require(prepared.train_sources.size() == deck.data.source.size() &&
+              prepared.val_sources.size() == deck.data.source.size(),
+          "tokens of another number of sources");
+  Epoch epoch;
   std::size_t first = 0;
   for (std::size_t i = 0; i < deck.data.source.size(); ++i) {
     const TokenSplit& part = prepared.train_sources[i];
     const std::int64_t repeat = deck.data.source[i].repeat;
     for (std::int64_t turn = 0; turn < repeat; ++turn) {
-      for (std::size_t file = 0; file < part.files.size(); ++file) mixture.order.push_back(first + file);
+      for (std::size_t file = 0; file < part.files.size(); ++file) epoch.order.push_back(first + file);
     }
     first += part.files.size();
-    mixture.tokens += repeat * part.tokens;
-    mixture.bytes += repeat * part.bytes;
-    mixture.text +=
-        fmt::format("{} {} x {} ({} tokens)", i == 0 ? "; an epoch has" : ",", repeat, key_of(i), part.tokens);
+    epoch.tokens += repeat * part.tokens;
+    epoch.bytes += repeat * part.bytes;
+    if (deck.data.is_mixture()) continue;  // the banner describes it by mixture_text()
+    const std::string& name = deck.data.source[i].name;
+    epoch.text += fmt::format("{} {} x {} ({} tokens)", i == 0 ? "; an epoch has" : ",", repeat,
+                              name.empty() ? key_of(i) : name, part.tokens);
   }
-  return mixture;
+  return epoch;
 }
 
 std::shared_ptr<const TokenShards> shards_of(const TokenSplit& split, std::int64_t vocab,
@@ -89,19 +95,70 @@ std::shared_ptr<const TokenShards> shards_of(const TokenSplit& split, std::int64
   return split.files.empty() ? nullptr : std::make_shared<const TokenShards>(split.files, vocab, order);
 }
 
-/// The sequences of all tokens; null if there is nothing to predict.
+/// The sequences of a part of the shards; null if there is nothing to predict.
+std::unique_ptr<SampleSource> samples_of(const OpenOrder& order, const std::shared_ptr<const TokenShards>& shards,
+                                         Token document_start, const Share& part) {
+  if (shards == nullptr || part.count < 2) return nullptr;
+  if (!packs_documents(order.deck)) {
+    return token_samples(shards, order.seq, 0, windows_of(part.count, order.seq), document_start, part);
+  }
+  const std::vector<std::int64_t> documents = shards->documents(document_start);
+  const std::int64_t end = part.first + part.count;
+  const auto first = std::ranges::lower_bound(documents, part.first);
+  const auto last = std::ranges::lower_bound(documents, end);
+  return packed_samples(shards, order.seq, std::span(first, last), end, document_start);
+}
+
 std::unique_ptr<SampleSource> samples_of(const OpenOrder& order, const std::shared_ptr<const TokenShards>& shards,
                                          Token document_start) {
-  if (shards == nullptr || shards->num_tokens() < 2) return nullptr;
-  if (packs_documents(order.deck)) {
-    return packed_samples(shards, order.seq, shards->documents(document_start), shards->num_tokens(), document_start);
-  }
-  return token_samples(shards, order.seq, 0, windows_of(*shards, order.seq), document_start);
+  return samples_of(order, shards, document_start, {0, shards == nullptr ? 0 : shards->num_tokens()});
 }
 
 std::optional<double> bytes_per_token(std::int64_t bytes, std::int64_t tokens) {
   if (tokens == 0) return std::nullopt;
   return static_cast<double>(bytes) / static_cast<double>(tokens);
+}
+
+/// The mean over the sources that have one, by weight.
+std::optional<double> weighted_bytes_per_token(const std::vector<SourceData>& sources,
+                                               std::optional<double> SourceData::*bytes_per_token) {
+  double sum = 0.0, weights = 0.0;
+  for (const auto& source : sources) {
+    if (!(source.*bytes_per_token)) continue;
+    sum += source.weight * *(source.*bytes_per_token);
+    weights += source.weight;
+  }
+  return weights == 0.0 ? std::nullopt : std::optional(sum / weights);
+}
+
+/// The sources of a deck, each with the sequences of its own tokens.
+std::vector<SourceData> sources_of(const OpenOrder& order, const PreparedTokens& prepared, const DataSet& data) {
+  const io::DataKeys& keys = order.deck.data;
+  std::vector<SourceData> sources;
+  Share train, val;
+  const bool has_repeats = std::ranges::any_of(keys.source, [](const auto& source) { return source.repeat != 1; });
+  for (std::size_t i = 0; i < keys.source.size(); ++i) {
+    const TokenSplit& of_train = prepared.train_sources.at(i);
+    const TokenSplit& of_val = prepared.val_sources.at(i);
+    train.count = of_train.tokens;
+    val.count = of_val.tokens;
+    SourceData source;
+    source.name = keys.name_of_source(i);
+    source.weight = keys.source[i].share();
+    source.epochs = keys.source[i].epochs;
+    source.tokens = of_train.tokens;
+    const Token start = data.tokenizer->end_of_text();
+    if (!has_repeats) source.train = samples_of(order, data.train_shards, start, train);
+    source.validation = samples_of(order, data.validation_shards, start, val);
+    if (prepared.chat_template.empty()) {
+      source.train_bytes_per_token = bytes_per_token(of_train.bytes, of_train.tokens);
+      source.validation_bytes_per_token = bytes_per_token(of_val.bytes, of_val.tokens);
+    }
+    sources.push_back(std::move(source));
+    train.first += train.count;
+    val.first += val.count;
+  }
+  return sources;
 }
 
 }  // namespace
@@ -121,41 +178,48 @@ DataSet open_text(const OpenOrder& given) {
   order.progress = [text = ProgressText(kSeconds, kSeconds)](std::int64_t done, std::int64_t all) mutable {
     if (const auto due = text.due(done, all)) distributed::print_notice("tokens: " + *due);
   };
-  CorpusEpoch epoch;  // rank 0's
+  CorpusEpoch files;  // rank 0's
   std::string growth;
   const std::string folder = distributed::from_first_rank(given.comm, [&] {
     SkippedFiles skipped;
     if (deck.data.grow) {
-      epoch = corpus_epoch_of(deck.corpus);
-      const std::int64_t added = find_epoch(epoch, order.all_sources(), skipped);
-      order.files = epoch.files;
-      growth = fmt::format("; epoch {}: {} files, {} of them new", epoch.epoch, epoch.files.size(), added);
+      files = corpus_epoch_of(deck.corpus);
+      const std::int64_t added = find_epoch(files, order.all_sources(), skipped);
+      order.files = files.files;
+      growth = fmt::format("; epoch {}: {} files, {} of them new", files.epoch, files.files.size(), added);
     }
     found = prepare_in_cache(order);
     if (deck.data.grow) found.skipped = skipped;
     return std::filesystem::absolute(found.folder).lexically_normal().string();
   });
   const std::string corpus =
-      deck.data.grow ? distributed::from_first_rank(given.comm, [&] { return text_of(epoch); }) : "";
+      deck.data.grow ? distributed::from_first_rank(given.comm, [&] { return text_of(files); }) : "";
   const PreparedTokens prepared = read_prepared(folder);
-  const Mixture mixture = mixture_of(deck, prepared);
+  const Epoch epoch = epoch_of(deck, prepared);
   DataSet data;
   data.corpus = corpus;
   data.tokenizer = io::make_tokenizer(prepared.tokenizer_file);
   data.vocab = prepared.vocab;
-  data.train_shards = shards_of(prepared.train, prepared.vocab, mixture.order);
+  data.train_shards = shards_of(prepared.train, prepared.vocab, epoch.order);
   data.validation_shards = shards_of(prepared.val, prepared.vocab);
   require_documents(data.tokenizer.get(), deck);
   const Token document_start = data.tokenizer->end_of_text();
   data.train = samples_of(given, data.train_shards, document_start);
   if (data.train == nullptr) {
     throw Error(Failure::deck,
-                fmt::format("{} holds {} training tokens: nothing to predict", key_of_data(deck), mixture.tokens));
+                fmt::format("{} holds {} training tokens: nothing to predict", key_of_data(deck), epoch.tokens));
   }
   data.validation = samples_of(given, data.validation_shards, document_start);
-  if (prepared.chat_template.empty()) {  // of conversations, the bytes of the answers alone are not known
-    data.train_bytes_per_token = bytes_per_token(mixture.bytes, mixture.tokens);
+  const bool knows_bytes = prepared.chat_template.empty();  // of conversations, not the bytes of the answers alone
+  if (knows_bytes) {
+    data.train_bytes_per_token = bytes_per_token(epoch.bytes, epoch.tokens);
     data.validation_bytes_per_token = bytes_per_token(prepared.val.bytes, prepared.val.tokens);
+  }
+  data.sources = sources_of(given, prepared, data);
+  if (data.is_mixture()) {
+    data.train = sources_in_turn(data.sources);
+    data.train_bytes_per_token = weighted_bytes_per_token(data.sources, &SourceData::train_bytes_per_token);
+    data.validation_bytes_per_token = weighted_bytes_per_token(data.sources, &SourceData::validation_bytes_per_token);
   }
   data.description =
       fmt::format("{} + {} tokens ({}) of {:.2f} MB text", prepared.train.tokens, prepared.val.tokens,
@@ -164,7 +228,7 @@ DataSet open_text(const OpenOrder& given) {
   if (data.tokenizer->end_of_text() >= 0) {
     data.description += fmt::format("; each document begins with end-of-text (id {})", data.tokenizer->end_of_text());
   }
-  data.description += mixture.text + growth;
+  data.description += epoch.text + growth;
   for (const auto& note : notes_on(order, found)) data.description += "; " + note;
   return data;
 }

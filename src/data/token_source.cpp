@@ -15,28 +15,29 @@ namespace {
 class TokenSamples final : public SampleSource {
  public:
   TokenSamples(std::shared_ptr<const TokenShards> shards, std::int64_t seq, std::int64_t first, std::int64_t count,
-               Token document_start)
+               Token document_start, const Share& part)
       : shards_(std::move(shards)),
         answers_(Answers::of(*shards_)),
         seq_(seq),
         first_(first),
         count_(count),
-        document_start_(document_start) {}
+        document_start_(document_start),
+        part_(part.count == 0 ? Share{0, shards_->num_tokens()} : part) {}
   [[nodiscard]] std::int64_t num_samples() const override { return count_; }
   [[nodiscard]] std::int64_t tail() const override {
-    const std::int64_t behind = shards_->num_tokens() - 1 - (first_ + count_) * seq_;
+    const std::int64_t behind = part_.count - 1 - (first_ + count_) * seq_;
     return behind < seq_ ? behind : 0;
   }
   void read(std::int64_t index, std::span<Token> window) const override {
-    shards_->read((first_ + index) * seq_, window);
+    shards_->read(part_.first + (first_ + index) * seq_, window);
   }
   void change_targets(std::int64_t index, std::span<Token> targets) const override {
-    if (answers_ != nullptr) answers_->keep_trained((first_ + index) * seq_ + 1, targets);
+    if (answers_ != nullptr) answers_->keep_trained(part_.first + (first_ + index) * seq_ + 1, targets);
   }
   [[nodiscard]] std::int64_t ignored_targets(std::int64_t index) const override {
     if (answers_ == nullptr) return 0;
     const std::int64_t count = index == count_ ? tail() : seq_;
-    const std::int64_t first = (first_ + index) * seq_ + 1;
+    const std::int64_t first = part_.first + (first_ + index) * seq_ + 1;
     return count - answers_->count(first, first + count);
   }
   [[nodiscard]] Token document_start() const override { return document_start_; }
@@ -48,18 +49,18 @@ class TokenSamples final : public SampleSource {
   std::int64_t first_;
   std::int64_t count_;
   Token document_start_;
+  Share part_;  ///< the tokens of the shards that are the sequence
 };
 
 }  // namespace
 
 std::unique_ptr<SampleSource> token_samples(std::shared_ptr<const TokenShards> shards, std::int64_t seq,
-                                            std::int64_t first, std::int64_t count, Token document_start) {
-  return std::make_unique<TokenSamples>(std::move(shards), seq, first, count, document_start);
+                                            std::int64_t first, std::int64_t count, Token document_start,
+                                            const Share& part) {
+  return std::make_unique<TokenSamples>(std::move(shards), seq, first, count, document_start, part);
 }
 
-std::int64_t windows_of(const TokenShards& shards, std::int64_t seq) {
-  return std::max<std::int64_t>(0, (shards.num_tokens() - 1) / seq);
-}
+std::int64_t windows_of(std::int64_t tokens, std::int64_t seq) { return std::max<std::int64_t>(0, (tokens - 1) / seq); }
 
 std::int64_t vocab_of_tokens(const io::Deck& deck) {
   if (const auto size = io::bpe_size(deck.data.tokenizer)) return *size;
@@ -79,7 +80,7 @@ DataSet open_tokens(const OpenOrder& order) {
     data.vocab = std::max<std::int64_t>(data.vocab, data.tokenizer->vocab_size());
   }
   const auto shards = std::make_shared<const TokenShards>(deck.data.tokens, data.vocab);
-  const std::int64_t all = windows_of(*shards, order.seq);
+  const std::int64_t all = windows_of(shards->num_tokens(), order.seq);
   if (shards->num_tokens() < 2) {
     throw Error(Failure::deck, fmt::format("data.tokens holds {} tokens: nothing to predict", shards->num_tokens()));
   }

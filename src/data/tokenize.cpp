@@ -55,6 +55,39 @@ class Stretches {
   double fraction_, parts_;
 };
 
+/// Which bytes of plain text are for validation, of the whole corpus or of each source.
+class Sides {
+ public:
+  Sides(const PrepareOrder& order, const std::vector<TextFile>& files, std::int64_t total)
+      : by_source_(order.splits_sources) {
+    for (const auto& file : files) {
+      const std::size_t part = by_source_ ? file.source : 0;
+      const std::int64_t begin = parts_.empty() ? 0 : parts_.back().end;
+      while (parts_.size() <= part) parts_.push_back({begin, begin});
+      parts_.back().end += file.bytes;
+    }
+    if (!by_source_) parts_.back().end = total;
+    for (const auto& part : parts_) stretches_.emplace_back(part.end - part.begin, order.val_fraction);
+  }
+  [[nodiscard]] bool is_validation(const TextFile& file, std::int64_t offset) const {
+    const std::size_t part = by_source_ ? file.source : 0;
+    return stretches_[part].is_validation(offset - parts_[part].begin);
+  }
+  [[nodiscard]] std::int64_t block_bytes() const {
+    std::int64_t least = stretches_.front().block_bytes();
+    for (const auto& each : stretches_) least = std::min(least, each.block_bytes());
+    return least;
+  }
+
+ private:
+  struct Part {
+    std::int64_t begin, end;  ///< bytes of the corpus
+  };
+  bool by_source_;
+  std::vector<Part> parts_;
+  std::vector<Stretches> stretches_;
+};
+
 /// Whether a document is for validation: by its hash, which is uniform over [0, 2^64).
 bool is_chosen(std::uint64_t hash, double val_fraction) {
   return static_cast<double>(hash >> 11U) * 0x1p-53 < val_fraction;
@@ -233,13 +266,13 @@ class Pass {
         folder_(folder),
         fingerprint_(fingerprint),
         corpus_(files),
-        stretches_(corpus_.bytes(), order.val_fraction),
+        sides_(order, files, corpus_.bytes()),
         is_chat_(!files.front().rules.chat_template.empty()),
         train_(folder, "train", tokenizer.vocab_size(), order.shard_tokens, finished.train, is_chat_),
         val_(folder, "val", tokenizer.vocab_size(), order.shard_tokens, finished.val, is_chat_),
         encoder_(tokenizer, order.threads > 0 ? order.threads : static_cast<int>(cores_of(allowed_cpus()).size())) {
     documents_.deduplicate = order.deduplicate;
-    reader_ = corpus_.read(stretches_.block_bytes(), &documents_);
+    reader_ = corpus_.read(sides_.block_bytes(), &documents_);
   }
 
   PreparedTokens run() {
@@ -262,11 +295,14 @@ class Pass {
 
  private:
   PreparedTokens finish() {
-    for (; source_ < files_.back().source; ++source_) train_.begin_source(next_number_);
+    begin_sources(files_.back().source, next_number_);
     PreparedTokens made;
     made.train = train_.finish();
     made.val = val_.finish();
-    if (!order_.sources.empty()) made.train_sources = train_.finished_sources();
+    if (!order_.sources.empty()) {
+      made.train_sources = train_.finished_sources();
+      made.val_sources = val_.finished_sources();
+    }
     made.counts = documents_.counts;
     made.byte_order_marks = byte_order_marks_;
     made.crlf_line_ends = crlf_line_ends_;
@@ -280,8 +316,8 @@ class Pass {
       Piece piece;
       if (!reader_->next(piece.block)) return;
       const io::TextBlock& block = piece.block;
-      piece.is_validation =
-          block.document ? is_chosen(*block.document, order_.val_fraction) : stretches_.is_validation(block.offset);
+      piece.is_validation = block.document ? is_chosen(*block.document, order_.val_fraction)
+                                           : sides_.is_validation(files_[block.file], block.offset);
       piece.begins = block.starts_document || piece.is_validation != was_validation_;
       piece.number = next_number_++;
       piece.is_needed = !(piece.is_validation ? val_ : train_).has(piece.number);
@@ -296,7 +332,7 @@ class Pass {
   void write(const std::vector<Piece>& pieces) {
     const std::size_t before = train_.ends().size() + val_.ends().size();
     for (const auto& piece : pieces) {
-      for (; source_ < files_[piece.block.file].source; ++source_) train_.begin_source(piece.number);
+      begin_sources(files_[piece.block.file].source, piece.number);
       SplitWriter& side = piece.is_validation ? val_ : train_;
       side.count_bytes(piece.block.text.size());
       if (piece.is_needed) side.append(piece.number, piece.tokens, piece.begins, piece.answers);
@@ -309,6 +345,14 @@ class Pass {
     if (order_.progress) order_.progress(pieces.back().block.offset, corpus_.bytes());
   }
 
+  /// The blocks from this one on are of source `last`.
+  void begin_sources(std::size_t last, std::int64_t block) {
+    for (; source_ < last; ++source_) {
+      train_.begin_source(block);
+      val_.begin_source(block);
+    }
+  }
+
   void count_marks(const io::TextBlock& block) {
     if (block.starts_document && block.text.starts_with("\xEF\xBB\xBF")) ++byte_order_marks_;
     for (std::size_t at = 0; (at = block.text.find("\r\n", at)) != std::string::npos; at += 2) ++crlf_line_ends_;
@@ -319,7 +363,7 @@ class Pass {
   const std::vector<TextFile>& files_;
   std::string folder_, fingerprint_;
   FileCorpus corpus_;
-  Stretches stretches_;
+  Sides sides_;
   bool is_chat_;  ///< the documents are conversations
   SplitWriter train_, val_;
   BatchEncoder encoder_;

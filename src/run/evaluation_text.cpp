@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include <kozero/run/evaluation_text.hpp>
+#include "io/posix/readable.hpp"
 
 namespace kozero::run {
 
@@ -15,6 +16,11 @@ std::string evaluation_line(double loss, const std::optional<double>& bytes_per_
   std::string line = fmt::format("{:<12} loss {:.4f}, perplexity {:.2f}", what, loss, std::exp(loss));
   if (bytes_per_token) line += fmt::format(", {:.4f} bits per byte", bits_per_byte(loss, *bytes_per_token));
   return line;
+}
+
+std::string source_line(const train::SourceEvaluation& source) {
+  return evaluation_line(source.loss, source.bytes_per_token, source.name) + ", " + io::grouped_digits(source.tokens) +
+         " tokens";
 }
 
 }  // namespace kozero::run

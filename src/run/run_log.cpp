@@ -303,12 +303,18 @@ io::StepMetrics RunLog::count(const train::StepResult& result, double seconds, d
   return row;
 }
 
-std::optional<double> RunLog::evaluate_after(std::int64_t step) {
+void RunLog::evaluate_after(io::StepMetrics& row) {
   last_evaluation_ = validation_.measure([&] { return start_.control().signal_on_any_rank(*on_ranks_.mesh().all); });
-  if (!last_evaluation_) return std::nullopt;
-  log_.say(fmt::format("step {}: validation {:.4f} {}", step, last_evaluation_->loss,
+  if (!last_evaluation_) return;
+  row.val_loss = last_evaluation_->loss;
+  log_.say(fmt::format("step {}: validation {:.4f} {}", row.step, last_evaluation_->loss,
                        validation_.coverage(*last_evaluation_)));
-  return last_evaluation_->loss;
+  for (const auto& source : last_evaluation_->sources) {
+    io::SourceLoss& loss = row.val_sources[source.name];
+    loss.loss = source.loss;
+    if (source.bytes_per_token) loss.bits_per_byte = bits_per_byte(source.loss, *source.bytes_per_token);
+    log_.say(fmt::format("step {}: {}", row.step, source_line(source)));
+  }
 }
 
 void RunLog::end_steps() { summary_.median_tokens_per_s = median(tokens_per_s_.values()); }
@@ -348,6 +354,7 @@ void RunLog::say_evaluation() {
   summary_.val_loss = last_evaluation_->loss;
   log_.say(evaluation_line(last_evaluation_->loss, data_.validation_bytes_per_token) + ", " +
            validation_.coverage(*last_evaluation_));
+  for (const auto& source : last_evaluation_->sources) log_.say("  " + source_line(source));
 }
 
 void RunLog::say_sample() {

@@ -35,8 +35,9 @@ class RunLog {
 
   /// Whether the validation loss is due after this step. `is_saved`: the step's state will be saved.
   [[nodiscard]] bool evaluation_due(std::int64_t step, bool is_saved) const { return validation_.due(step, is_saved); }
-  /// The validation loss of the step's state; nullopt if a signal came meanwhile. Collective.
-  std::optional<double> evaluate_after(std::int64_t step);
+  /// Puts the validation losses of the state after the row's step into the row, unless a signal comes meanwhile.
+  /// Collective.
+  void evaluate_after(io::StepMetrics& row);
 
   /// After the last step: computes the median of tokens per second.
   void end_steps();

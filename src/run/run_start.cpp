@@ -48,11 +48,16 @@ RunStart::RunStart(Session& session, const StartedAs& started)
   settings_ = distributed::agreed(control_, [&] {
     data::require_whole_sample(data_, deck_, seq);
     train::require_validation_data(deck_, data_);
-    return train::settings_of(deck_, control_.size(), data_.vocab, data_.train->num_samples());
+    auto settings = train::settings_of(deck_, control_.size(), data_.vocab, data_.train->num_samples());
+    const data::Sampler sampler =
+        data::sampler_of(data_, settings.order_seed, settings.batch.global_batch, settings.samples);
+    data::require_passes(data_, deck_, sampler, settings.steps);
+    data_.description += data::mixture_text(data_, sampler, settings.steps);
+    return settings;
   });
   data_check_.emplace(std::vector{data_.train_shards, data_.validation_shards}, control_);
   if (started.verify_data || deck_.data.strict) data_check_->finish(control_);
-  data_identity_ = data_check_->identity(control_);
+  data_identity_ = data::identity_of(data_, *data_check_, control_);
   settings_.staged = settings_.staged && can_save_beside(session.environment());
   resume_ = find_resume_point();
   require_lesson();
@@ -157,7 +162,7 @@ std::string RunStart::other_data() const {
 
 void RunStart::identify_data() {
   const bool was_said = !other_data().empty();
-  data_identity_ = data_check_->identity(control_);
+  data_identity_ = data::identity_of(data_, *data_check_, control_);
   if (const std::string other = other_data(); !was_said && !other.empty()) log_.say("note         " + other);
 }
 

@@ -167,8 +167,8 @@ void TrainingRun::end_part() {
 void TrainingRun::train_all_steps() {
   const Phase phase("training");
   const data::SampleSource& source = *start_.data().train;
-  const data::Sampler sampler(settings_.order_seed, source.num_samples(), settings_.batch.global_batch,
-                              settings_.samples);
+  const data::Sampler sampler =
+      data::sampler_of(start_.data(), settings_.order_seed, settings_.batch.global_batch, settings_.samples);
   engine_.train_on(sampler, source, settings_.step);
   std::optional<io::MetricsFile> metrics = start_.open_metrics();
   TensorBoard board(deck_.log.tensorboard && metrics ? start_.folder() : "", start_.step() + 1, log_);
@@ -197,7 +197,7 @@ void TrainingRun::train_all_steps() {
     const bool is_complete = step == settings_.steps && result.request == stop_reason::kTimeOver;
     run_.count_step(step, is_complete ? stop_reason::kNone : result.request);
     const bool is_validated = run_log_.evaluation_due(step, saving_.due(step, step == settings_.steps));
-    if (run_.reason() == stop_reason::kNone && is_validated) row.val_loss = run_log_.evaluate_after(step);
+    if (run_.reason() == stop_reason::kNone && is_validated) run_log_.evaluate_after(row);
     if (metrics) run_.write(*metrics, row);
     board.write(row);
     saving_.look();

@@ -198,7 +198,8 @@ void Replay::say_start(const std::optional<io::FoundCheckpoint>& start) {
   say(fmt::format("step {} of {} again on {} {}, from {}", step_, run_, comm_.size(),
                   comm_.size() == 1 ? "rank" : "ranks", start ? start->folder : "the run's beginning"));
   if (!start) return;
-  const auto mine = data::DataCheck({data_.train_shards}, comm_).identity(comm_);
+  data::DataCheck check({data_.train_shards}, comm_);
+  const auto mine = data::identity_of(data_, check, comm_);
   const std::string differs = data::difference(start->manifest.record.data, mine);
   if (!differs.empty()) say("note         the training data are others than those of the checkpoint: " + differs);
 }
@@ -295,7 +296,7 @@ UnsavedRun::UnsavedRun(Session& session, io::Deck deck, const data::DataSet& dat
   } else {
     begin_weights(deck, engine(), *mesh().all);
   }
-  sampler_.emplace(settings_.order_seed, data.train->num_samples(), settings_.batch.global_batch, settings_.samples);
+  sampler_.emplace(data::sampler_of(data, settings_.order_seed, settings_.batch.global_batch, settings_.samples));
   engine().train_on(*sampler_, *data.train, settings_.step);
 }
 

@@ -5,12 +5,22 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/events.hpp>
+#include <kozero/core/mixture.hpp>
 #include <kozero/data/data_set.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/train/evaluation.hpp>
 #include "io/posix/readable.hpp"
 
 namespace kozero::train {
+namespace {
+
+/// Whether validation is by source: a mixture of which a source has validation data.
+bool has_sources(const data::DataSet& data) {
+  return data.is_mixture() &&
+         std::ranges::any_of(data.sources, [](const auto& each) { return each.validation != nullptr; });
+}
+
+}  // namespace
 
 std::int64_t spread_sample(std::int64_t i, std::int64_t count, std::int64_t total) {
   // total = count q + r: each term stays far below 2^63, while (2 i + 1) total might not.
@@ -55,6 +65,32 @@ std::optional<Evaluation> evaluate(Evaluator& evaluator, const data::SampleSourc
   return Evaluation{loss / static_cast<double>(targets), targets};
 }
 
+std::optional<Evaluation> evaluate_sources(Evaluator& evaluator, const data::DataSet& data, Side side,
+                                           std::int64_t max_samples, const std::function<bool()>& stops) {
+  std::vector<double> weights;
+  for (const auto& source : data.sources) weights.push_back(source.weight);
+  const auto slots = data.is_mixture() ? mixture_slots(weights) : std::vector<std::int64_t>();
+  Evaluation all;
+  double sum = 0.0, shares = 0.0;
+  for (std::size_t i = 0; i < data.sources.size(); ++i) {
+    const data::SourceData& source = data.sources[i];
+    const auto& samples = side == Side::training ? source.train : source.validation;
+    if (samples == nullptr) continue;
+    const std::int64_t most =
+        slots.empty() ? max_samples : (max_samples * slots[i] + kMixtureSlots - 1) / kMixtureSlots;
+    const auto one = evaluate(evaluator, *samples, most, stops);
+    if (!one) return std::nullopt;
+    const double share = static_cast<double>(slots.empty() ? one->targets : slots[i]);
+    sum += share * one->loss;
+    shares += share;
+    all.targets += one->targets;
+    all.sources.push_back({source.name, one->loss, one->targets,
+                           side == Side::training ? source.train_bytes_per_token : source.validation_bytes_per_token});
+  }
+  all.loss = sum / shares;
+  return all;
+}
+
 void require_validation_data(const io::Deck& deck, const data::DataSet& data) {
   if (!deck.checkpoint.keep_best || data.validation != nullptr) return;
   throw Error(
@@ -75,13 +111,20 @@ bool Validation::due(std::int64_t step, bool is_saved) const {
 std::optional<Evaluation> Validation::measure(const std::function<bool()>& stops) const {
   const Phase phase("evaluation");
   const EventScope event({.name = "evaluation"});
-  return evaluate(evaluator_, *data_.validation, deck_.train.eval_batches * settings_.batch.global_batch, stops);
+  const std::int64_t most = deck_.train.eval_batches * settings_.batch.global_batch;
+  return has_sources(data_) ? evaluate_sources(evaluator_, data_, Side::validation, most, stops)
+                            : evaluate(evaluator_, *data_.validation, most, stops);
 }
 
 std::string Validation::coverage(const Evaluation& evaluation) const {
-  const data::SampleSource& source = *data_.validation;
-  std::int64_t all = source.num_samples() * settings_.step.seq + source.tail();
-  for (std::int64_t i = 0; i <= source.num_samples(); ++i) all -= source.ignored_targets(i);
+  const auto targets_in = [&](const data::SampleSource& source) {
+    std::int64_t targets = source.num_samples() * settings_.step.seq + source.tail();
+    for (std::int64_t i = 0; i <= source.num_samples(); ++i) targets -= source.ignored_targets(i);
+    return targets;
+  };
+  std::int64_t all = 0;
+  for (const auto& source : data_.sources) all += source.validation != nullptr ? targets_in(*source.validation) : 0;
+  if (!has_sources(data_)) all = targets_in(*data_.validation);
   return "on " + io::grouped_digits(evaluation.targets) + " of " + io::grouped_digits(all) + " tokens";
 }
 

@@ -203,10 +203,9 @@ std::int64_t Trainer<Scalar>::ignored_targets(std::int64_t step) const {
 
 template <class Scalar>
 std::vector<data::SampleName> Trainer<Scalar>::names(std::int64_t step, const data::Share& positions) const {
-  const std::int64_t epoch = sampler_->epoch(step);
   std::vector<data::SampleName> names;
   for (std::int64_t position = positions.first; position < positions.first + positions.count; ++position) {
-    names.push_back(data::SampleName{epoch, sampler_->sample(epoch, position)});
+    names.push_back(sampler_->name(step, position));
   }
   return names;
 }

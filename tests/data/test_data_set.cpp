@@ -146,6 +146,66 @@ TEST_CASE("an epoch has the training text of a source repeat times, and validati
                        MessageMatches(ContainsSubstring("data.source holds") && ContainsSubstring("not one sample")));
 }
 
+TEST_CASE("the sources of a mixture have windows of their own tokens") {
+  const tests::ScratchFolder folder("data_set_mixture");
+  std::string a, b;
+  for (int i = 0; i < 400; ++i) a += "a" + std::to_string(i) + " ";
+  for (int i = 0; i < 300; ++i) b += "b" + std::to_string(i) + " ";
+  const std::string first = "{text=\"" + folder.put("a.txt", a) + "\", name=\"aa\", weight=3}";
+  std::string second = ", {text=\"" + folder.put("b.txt", b) + "\", weight=1, epochs=1}";
+  const std::string cache = "data.cache=" + (folder / "cache");
+  const auto deck = deck_with({"data.source=[" + first + second + "]", cache, "data.val_fraction=0.2"});
+  const auto data = opened(deck);
+  REQUIRE(data.is_mixture());
+  REQUIRE(data.sources.size() == 2);
+  CHECK(data.sources[0].name == "aa");
+  CHECK(data.sources[1].name == "1");
+  const std::int64_t of_a = data.sources[0].train->num_samples(), of_b = data.sources[1].train->num_samples();
+  CHECK(data.train->num_samples() == of_a + of_b);
+  CHECK(of_a == (data.sources[0].tokens - 1) / kSeq);
+  std::vector<Token> begin(static_cast<std::size_t>(kSeq + 1));
+  data.train_shards->read(data.sources[0].tokens, begin);
+  CHECK(sample_of(*data.train, of_a) == begin);
+  CHECK(begin[1] == 'b');
+  for (std::int64_t s = 0; s < of_a; ++s) CHECK(std::ranges::count(sample_of(*data.train, s), Token{'b'}) == 0);
+  std::vector<Token> read;  // validation of b: all its tokens, tail included
+  const auto& of_val = *data.sources[1].validation;
+  for (std::int64_t s = 0; s < of_val.num_samples(); ++s) {
+    const auto window = sample_of(of_val, s);
+    read.insert(read.end(), window.begin(), window.end() - 1);
+  }
+  std::vector<Token> tail(static_cast<std::size_t>(of_val.tail() + 1));
+  of_val.read(of_val.num_samples(), tail);
+  read.insert(read.end(), tail.begin(), tail.end());
+  std::vector<Token> all(static_cast<std::size_t>(data.validation_shards->num_tokens()));
+  data.validation_shards->read(0, all);
+  CHECK(std::vector<Token>(all.end() - std::ssize(read), all.end()) == read);
+  CHECK(std::ranges::count(read, Token{'a'}) == 0);
+  CHECK(std::ranges::count(read, Token{'b'}) == std::ranges::count(all, Token{'b'}));
+
+  const auto sampler = data::sampler_of(data, 1, 4);  // 3 samples of a and 1 of b in a step
+  REQUIRE(sampler.mixture() != nullptr);
+  CHECK_NOTHROW(data::require_passes(data, deck, sampler, of_b));
+  const std::string possible = std::to_string(of_b), more = std::to_string(of_b + 1);
+  CHECK_THROWS_MATCHES(
+      data::require_passes(data, deck, sampler, of_b + 1), Error,
+      MessageMatches(ContainsSubstring("command line: data.source[1].epochs = 1: source 1 ends at step " + possible +
+                                       " of " + more) &&
+                     ContainsSubstring("accepted: at most " + possible + " steps")));
+  CHECK_THAT(data::mixture_text(data, sampler, 10), ContainsSubstring("; of each 1000 samples 750 are of aa ("));
+
+  const auto comm = distributed::make_self_communicator();
+  data::DataCheck check({data.train_shards}, *comm);
+  const auto identity = data::identity_of(data, check, *comm);
+  const auto others = opened(deck_with(
+      {"data.source=[" + first + second.replace(second.find("=1,"), 3, "=2,") + "]", cache, "data.val_fraction=0.2"}));
+  data::DataCheck other_check({others.train_shards}, *comm);
+  const auto other = data::identity_of(others, other_check, *comm);
+  CHECK(data::difference(identity, identity).empty());
+  CHECK_THAT(data::difference(identity, other), ContainsSubstring("their mixture is 600/1000 from"));
+  CHECK_THAT(data::difference(identity, check.identity(*comm)), ContainsSubstring("their mixture is none and was 750"));
+}
+
 TEST_CASE("a tokenizer with more ids than the model is refused, for shards too") {
   const tests::ScratchFolder folder("data_set_vocab");
   const auto deck = deck_with({"data.tokens=" + shard_of(folder, 42), "data.tokenizer=bytes", "model.vocab=100"});

@@ -180,7 +180,7 @@ TEST_CASE("of conversations, the targets that count are the trained tokens, each
     folder.put("shard_" + std::to_string(i) + ".bin.answers", std::string(bytes, recorded[i].size() * 8));
   }
   for (const std::int64_t seq : {8, 33}) {
-    const auto windows = data::token_samples(shards, seq, 0, data::windows_of(*shards, seq), kStart);
+    const auto windows = data::token_samples(shards, seq, 0, data::windows_of(shards->num_tokens(), seq), kStart);
     const auto packed = data::packed_samples(shards, seq, corpus.begins, std::ssize(corpus.tokens), kStart);
     for (const SampleSource* source : {windows.get(), packed.get()}) {
       std::vector<Token> found;

@@ -139,8 +139,14 @@ TEST_CASE("several sources have the tokens of one, in shards of their own, and v
   CHECK(two.train_sources[0].tokens + two.train_sources[1].tokens == two.train.tokens);
   CHECK(two.train_sources[0].bytes + two.train_sources[1].bytes == two.train.bytes);
   CHECK(two.train_sources[0].files.size() + two.train_sources[1].files.size() == two.train.files.size());
+  REQUIRE(two.val_sources.size() == 2);
+  CHECK_THAT(text_of(two.val_sources[0]), !ContainsSubstring("line 2"));  // 0 to 1999
+  CHECK(two.val_sources[0].tokens + two.val_sources[1].tokens == two.val.tokens);
+  CHECK(two.val_sources[0].bytes + two.val_sources[1].bytes == two.val.bytes);
+  CHECK(tokens_of(two.val_sources[1], two.vocab).back() == tokens_of(one.val, one.vocab).back());
   CHECK(prepare(order).reused);
   CHECK(read_prepared(order.folder).train_sources[1].tokens == two.train_sources[1].tokens);
+  CHECK(read_prepared(order.folder).val_sources[1].tokens == two.val_sources[1].tokens);
   order.sources = {{{a, b}, "data.source[0].text"}, {{c}, "data.source[1].text"}};
   CHECK(!prepare(order).reused);
 }

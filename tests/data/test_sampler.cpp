@@ -1,9 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_sampler.cpp: one epoch has each sample exactly once, for any division among ranks and micro-steps.
+// test_sampler.cpp: one epoch has each sample exactly once, for any division among ranks and micro-steps; a mixture
+// has each source's samples once per epoch of the source.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <map>
+#include <set>
 #include <vector>
 
 #include <kozero/core/error.hpp>
@@ -105,3 +107,67 @@ TEST_CASE("numbers of granules are added in the granules' order, whatever the nu
 }
 
 TEST_CASE("data without a whole sample are refused") { CHECK_THROWS_AS(Sampler(1, 0, 4), Error); }
+
+TEST_CASE("the order of one source is that of earlier versions") {
+  const Sampler sampler(3, 23, 8);
+  std::vector<std::int64_t> first, sixth;
+  for (std::int64_t p = 0; p < 12; ++p) {
+    first.push_back(sampler.name(1, p).sample);
+    sixth.push_back(sampler.name(5 * sampler.steps_per_epoch() + 1, p).sample);
+  }
+  CHECK(first == std::vector<std::int64_t>{14, 3, 1, 11, 21, 13, 17, 6, 18, 9, 5, 12});
+  CHECK(sixth == std::vector<std::int64_t>{20, 15, 4, 11, 22, 7, 6, 18, 10, 12, 14, 2});
+  CHECK(sampler.name(16, 0).epoch == 5);
+  CHECK(sampler.mixture() == nullptr);
+}
+
+TEST_CASE("a mixture has each sample of a source once per epoch of the source, under a name of its own") {
+  const std::vector<data::MixedSource> sources = {{17, 7.0}, {40, 2.0}, {1, 1.0}};
+  const Sampler sampler(3, sources, 9);
+  std::map<std::pair<std::int64_t, std::int64_t>, int> names;
+  constexpr std::int64_t kSteps = 300;
+  std::vector<std::int64_t> taken(3, 0);
+  std::vector<std::int64_t> first_orders[2];
+  for (std::int64_t step = 1; step <= kSteps; ++step) {
+    const Share now = sampler.positions(step);
+    CHECK(now.first == (step - 1) * 9);
+    CHECK(now.count == 9);
+    for (std::int64_t p = now.first; p < now.first + now.count; ++p) {
+      const auto [epoch, sample] = sampler.name(step, p);
+      REQUIRE((sample >= 0 && sample < 58));
+      const std::size_t source = sample < 17 ? 0 : sample < 57 ? 1 : 2;
+      CHECK(epoch == taken[source]++ / sources[source].num_samples);  // in the order of its epochs
+      ++names[{epoch, sample}];
+      if (source == 0 && epoch < 2) first_orders[epoch].push_back(sample);
+    }
+  }
+  CHECK(std::ranges::all_of(names, [](const auto& each) { return each.second == 1; }));
+  CHECK(std::ssize(names) == 9 * kSteps);
+  CHECK(taken == std::vector<std::int64_t>{1890, 540, 270});
+  CHECK(first_orders[0] != first_orders[1]);
+  CHECK(std::set(first_orders[0].begin(), first_orders[0].end()).size() == 17);
+  CHECK(sampler.epochs_after(10) == 90.0 / 58.0);
+  CHECK(sampler.passes_after(kSteps, 1) == 540.0 / 40.0);
+}
+
+TEST_CASE("a mixture is a function of seed and position") {
+  const std::vector<data::MixedSource> sources = {{17, 7.0}, {40, 3.0}};
+  const Sampler sampler(3, sources, 10), other_batch(3, sources, 7), other_seed(4, sources, 10);
+  int equal = 0;
+  for (std::int64_t p = 0; p < 2500; ++p) {
+    const auto name = sampler.name(p / 10 + 1, p), again = other_batch.name(p / 7 + 1, p);
+    CHECK((name.epoch == again.epoch && name.sample == again.sample));
+    equal += name.sample == other_seed.name(p / 10 + 1, p).sample ? 1 : 0;
+  }
+  CHECK(equal < 500);
+}
+
+TEST_CASE("the last step within a number of passes over a source") {
+  const Sampler sampler(3, {{17, 7.0}, {40, 3.0}}, 10);  // 7 and 3 samples per step
+  CHECK(sampler.last_step(0, 1, 1000) == 2);
+  CHECK(sampler.last_step(0, 7, 1000) == 17);
+  CHECK(sampler.last_step(1, 1, 1000) == 13);
+  CHECK(sampler.last_step(1, 1, 13) == 13);
+  CHECK(sampler.last_step(1, 1, 5) == 5);
+  CHECK_THROWS_AS(Sampler(1, {{17, 7.0}, {0, 3.0}}, 10), Error);
+}

@@ -85,7 +85,7 @@ TEST_CASE("a mistake in a list is refused with the line, the table's number and 
   check_list_refusals({
       {good + "[[data.source]]\ntxt = \"b.txt\"\n",
        {},
-       R"(x.toml:10: data.source[1].txt = "b.txt": no such key; accepted in [[data.source]] are text, repeat, filter;)"
+       R"(x.toml:10: data.source[1].txt = "b.txt": no such key; accepted in [[data.source]] are text, repeat, name, weight, tokens, epochs, filter;)"
        R"( did you mean text?)"},
       {good + "repeat = \"two\"\n", {}, R"(x.toml:9: data.source[0].repeat = "two": accepted: integer 1 to 1000)"},
       {good + "repeat = 0\n", {}, "x.toml:9: data.source[0].repeat = 0: accepted: integer 1 to 1000"},
@@ -98,20 +98,21 @@ TEST_CASE("a mistake in a list is refused with the line, the table's number and 
        "x.toml:8: data.source[0].text = []: accepted: path of a file or a folder, or a list of these"},
       {"[data.source]\ntext = \"a.txt\"\n",
        {},
-       R"(x.toml:7: data.source = {text = "a.txt"}: accepted: [[data.source]] tables with text, repeat, filter, or)"
+       R"(x.toml:7: data.source = {text = "a.txt"}: accepted: [[data.source]] tables with text, repeat, name, weight, tokens, epochs, filter, or)"
        " data.source=[{text = ...}, ...]"},
       {"data.source = [\"a.txt\"]\n",
        {},
-       R"(x.toml:7: data.source = ["a.txt"]: accepted: [[data.source]] tables with text, repeat, filter, or)"
+       R"(x.toml:7: data.source = ["a.txt"]: accepted: [[data.source]] tables with text, repeat, name, weight, tokens, epochs, filter, or)"
        " data.source=[{text = ...}, ...]"},
       {"",
        {"data.source=[]"},
-       "command line: data.source = []: accepted: [[data.source]] tables with text, repeat, filter, or "
+       "command line: data.source = []: accepted: [[data.source]] tables with text, repeat, name, weight, tokens, "
+       "epochs, filter, or "
        "data.source=[{text = "
        "...}, ...]"},
       {"",
        {R"(data.source=[{text="a.txt"}, {text="b.txt", repat=2}])"},
-       R"(command line: data.source[1].repat = 2: no such key; accepted in [[data.source]] are text, repeat, filter;)"
+       R"(command line: data.source[1].repat = 2: no such key; accepted in [[data.source]] are text, repeat, name, weight, tokens, epochs, filter;)"
        R"( did you mean repeat?)"},
       {good,
        {"model.vocab=100"},
@@ -119,7 +120,8 @@ TEST_CASE("a mistake in a list is refused with the line, the table's number and 
       {good,
        {"data.source[0].repeat=2"},
        "command line: data.source[0].repeat = 2: no such key; data.source is given as a whole, accepted: "
-       "[[data.source]] tables with text, repeat, filter, or data.source=[{text = ...}, ...]"},
+       "[[data.source]] tables with text, repeat, name, weight, tokens, epochs, filter, or data.source=[{text = ...}, "
+       "...]"},
       {good,
        {"data.tokens=a.bin", "data.source=[{text=\"b.txt\"}]"},
        R"(command line: data.tokens = ["a.bin"]: contradicts data.source = [{text = ["b.txt"], repeat = 1}] (command)"
@@ -132,18 +134,79 @@ TEST_CASE("a mistake in a list is refused with the line, the table's number and 
 
 TEST_CASE("the columns of a list are documented with their values and defaults; other rows have none") {
   const DeckRow& row = *find_row("data.source");
-  CHECK(accepted_values(row) == "[[data.source]] tables with text, repeat, filter, or data.source=[{text = ...}, ...]");
+  CHECK(accepted_values(row) ==
+        "[[data.source]] tables with text, repeat, name, weight, tokens, epochs, filter, or data.source=[{text = ...}, "
+        "...]");
   const auto columns = columns_in_words(row);
-  REQUIRE(columns.size() == 3);
+  REQUIRE(columns.size() == 7);
   CHECK(columns[0].key == "data.source[].text");
   CHECK(columns[0].accepted == "path of a file or a folder, or a list of these");
   CHECK(columns[0].default_text == "none: each table gives it");
   CHECK(columns[1].key == "data.source[].repeat");
   CHECK(columns[1].accepted == "integer 1 to 1000");
   CHECK(columns[1].default_text == "1");
-  CHECK(columns[2].key == "data.source[].filter");
+  CHECK(columns[6].key == "data.source[].filter");
+  CHECK(columns[3].key == "data.source[].weight");
+  CHECK(columns[3].default_text == "not given");
+  CHECK(columns[5].default_text == "0");
   for (const auto& column : columns) CHECK_FALSE(column.help.empty());
   CHECK(columns_in_words(*find_row("data.text")).empty());
+}
+
+TEST_CASE("sources have names, and weights or tokens") {
+  const Deck deck = with("", {R"(data.source=[{text="a", name="web", weight=7, epochs=2}, {text="b", weight=0.5}])"});
+  CHECK(deck.data.is_mixture());
+  CHECK(deck.data.name_of_source(0) == "web");
+  CHECK(deck.data.name_of_source(1) == "1");
+  CHECK(deck.data.source[0].share() == 7.0);
+  CHECK(
+      text_in(deck, *find_row("data.source")) ==
+      R"([{text = ["a"], repeat = 1, name = "web", weight = 7.0, epochs = 2}, {text = ["b"], repeat = 1, weight = 0.5}])");
+  CHECK(fingerprint(parse_deck(resolved_text(deck), "deck.toml")) == fingerprint(deck));
+  const Deck tokens = with("", {R"(data.source=[{text="a", tokens=7000000000}, {text="b", tokens=3000000000}])"});
+  CHECK(tokens.data.source[1].share() == 3e9);
+  CHECK_FALSE(with("", {R"(data.source=[{text="a"}, {text="b"}])"}).data.is_mixture());
+}
+
+TEST_CASE("a mixture that cannot be is refused") {
+  const auto refused = [](const std::string& tables) {
+    return refusal_of(without_text(), {"data.source=[" + tables + "]"}).substr(std::string("command line: ").size());
+  };
+  const std::string positive = ": accepted: number > 0";
+  CHECK(refused(R"({text="a", weight=0}, {text="b", weight=0})") == "data.source[0].weight = 0" + positive);
+  CHECK(refused(R"({text="a", weight=1}, {text="b", weight=-2})") == "data.source[1].weight = -2" + positive);
+  CHECK(refused(R"({text="a", weight=nan})") == "data.source[0].weight = nan" + positive);
+  CHECK(refused(R"({text="a", weight=inf})") == "data.source[0].weight = inf" + positive);
+  CHECK(refused(R"({text="a", weight=1e308}, {text="b", weight=1e308})") ==
+        "data.source[0].weight = 1e308: the sum of the weights is not finite; give smaller ones");
+  CHECK(refused(R"({text="a", tokens=0})") == "data.source[0].tokens = 0: accepted: integer 1 to 1000000000000");
+  CHECK(refused(R"({text="a", weight=1}, {text="b"})") ==
+        "data.source[1].weight: missing; give every source a weight (or tokens), or none");
+  CHECK(refused(R"({text="a"}, {text="b", tokens=5})") ==
+        "data.source[0].weight: missing; give every source a weight (or tokens), or none");
+  CHECK(refused(R"({text="a", weight=1}, {text="b", tokens=5})") ==
+        "data.source[1].tokens = 5: data.source[0] has weight; give every source a weight, or every source tokens");
+  CHECK(refused(R"({text="a", weight=1, tokens=5})") ==
+        "data.source[0].tokens = 5: the source has a weight too; give one of weight, tokens");
+  CHECK(refused(R"({text="a", weight=1, repeat=2})") ==
+        "data.source[0].repeat = 2: the weight of the sources decides; leave repeat out");
+  CHECK(refused(R"({text="a", epochs=2})") ==
+        "data.source[0].epochs = 2: nothing reads it without weights; give every source a weight, or leave it out: "
+        "repeat and run.epochs give the passes");
+  CHECK(refused(R"({text="a", weight=1}, {text="b", weight=1e-4})") ==
+        "data.source[1].weight = 1e-4: less than one sample of 1000; give at least 0.00101, or leave the source out");
+  CHECK(refused(R"({text="a", tokens=1000000}, {text="b", tokens=7})") ==
+        "data.source[1].tokens = 7: less than one sample of 1000; give at least 1002, or leave the source out");
+  CHECK(refused(R"({text="a", name="x"}, {text="b", name="x"})") ==
+        "data.source[1].name = \"x\": data.source[0] has this name; give each source another (the default is its "
+        "number)");
+  CHECK(refused(R"({text="a", name="1"}, {text="b"})") ==
+        "data.source[0].name = \"1\": data.source[1] has this name; give each source another (the default is its "
+        "number)");
+  CHECK(refused(R"({text="a", name=""})") == "data.source[0].name = \"\": accepted: text");
+  CHECK(refused(R"({text="a", name="a\nb"})") ==
+        "data.source[0].name = \"a\\u000ab\": it holds a control character; accepted: a name without control "
+        "characters");
 }
 
 TEST_CASE("a key of a list's second table repeats none of the first") {

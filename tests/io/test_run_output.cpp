@@ -223,7 +223,7 @@ TEST_CASE("numbers of a metrics line are read in one pass, with the bits that we
   metrics.step = 12;
   metrics.loss = 1.0 / 3.0;
   metrics.lr = 5e-324;
-  metrics.seconds = {{"loss", 7.0}};  // nested: not the step's
+  metrics.seconds = {{"loss", 7.0}}, metrics.val_sources = {{"we\"b}", {7.0, {}}}};  // nested: not the step's
   const std::string line = to_json_line(metrics);
   CHECK(read_metrics_row(line, keys, values) == 12);
   CHECK(values[0] == 1.0 / 3.0);

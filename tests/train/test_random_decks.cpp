@@ -93,6 +93,14 @@ std::vector<std::string> random_freeze(Draws draw, const std::string& arch) {
   return chosen;
 }
 
+/// A mixture of two to four sources, in every second deck.
+std::vector<data::MixedSource> random_sources(Draws draw) {
+  if (draw.coin()) return {};
+  std::vector<data::MixedSource> sources(static_cast<std::size_t>(draw.between(2, 4)));
+  for (auto& source : sources) source = {draw.between(1, 20), static_cast<double>(draw.between(1, 9))};
+  return sources;
+}
+
 RandomDeck random_deck(std::uint64_t number) {
   Draws draw(number);
   RandomDeck deck{.run = {.model = random_model(draw)}, .legs = {}};
@@ -129,7 +137,10 @@ RandomDeck random_deck(std::uint64_t number) {
   }
   run.model.freeze = random_freeze(Draws(number + (std::uint64_t{1} << 32U)), run.model.arch);
   run.masks_documents = Draws(number + (std::uint64_t{2} << 32U)).coin();
-  run.ignores_targets = Draws(number + (std::uint64_t{3} << 32U)).coin();
+  run.sources = random_sources(Draws(number + (std::uint64_t{3} << 32U)));
+  if (!run.sources.empty()) run.num_samples = 0;
+  for (const auto& source : run.sources) run.num_samples += source.num_samples;
+  run.ignores_targets = Draws(number + (std::uint64_t{4} << 32U)).coin();
   return deck;
 }
 
@@ -141,6 +152,9 @@ std::string described(const RandomDeck& deck) {
                      std::to_string(model.seq) + ", " + std::to_string(deck.run.global_batch) +
                      " sequences in granules of " + std::to_string(deck.run.micro_batch) +
                      (deck.run.masks_documents ? ", documents masked" : "");
+  for (const auto& source : deck.run.sources) {
+    text += ", " + std::to_string(source.num_samples) + " samples of weight " + std::to_string(source.weight);
+  }
   for (const std::string& pattern : model.freeze) text += ", frozen " + pattern;
   for (const Leg& leg : deck.legs) {
     text += "; " + std::to_string(leg.ranks) + " ranks, " +

@@ -94,6 +94,7 @@ struct TinyRun {
   std::int64_t micro_batch = 0;  ///< sequences of a granule
   std::int64_t global_batch = 5;
   std::int64_t num_samples = 12;
+  std::vector<data::MixedSource> sources = {};  ///< of a mixture; num_samples is their sum
   bool masks_documents = false;
   bool ignores_targets = false;
   std::int64_t steps = 3;
@@ -140,7 +141,8 @@ class TinyTraining {
       : run_(run),
         engine_(train::make_engine(settings(run, mesh.all().size(), mesh.group().size()), mesh, ledger)),
         source_(run.num_samples, run.model.vocab, 0, run.masks_documents, run.ignores_targets),
-        sampler_(11, run.num_samples, run.global_batch) {
+        sampler_(run.sources.empty() ? data::Sampler(11, run.num_samples, run.global_batch)
+                                     : data::Sampler(11, run.sources, run.global_batch)) {
     if (ledger.plans_only()) return;
     engine_->initialize(3);
     engine_->train_on(sampler_, source_, settings(run, mesh.all().size()).step);

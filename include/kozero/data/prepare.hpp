@@ -7,10 +7,11 @@
 // Validation has val_fraction of the text. Of records (JSON lines, Parquet) it has whole documents, chosen by a hash of
 // their text, so that equal documents are on one side and a document keeps its side when the corpus grows. Of plain
 // text it has stretches spread evenly over the corpus: at the end of each of k equal parts, of at least 64 KiB if the
-// corpus is large enough. Each document, and each change between training and validation, begins with the tokenizer's
-// end-of-text. The folder is written under a temporary name, then renamed; if the process is killed, a later one goes
-// on behind the last finished shard. A folder whose fingerprint still fits the text, the tokenizer and val_fraction is
-// reused. token_cache.hpp has the folders that runs share.
+// corpus is large enough; of the sources of a mixture (splits_sources), each is a corpus of its own. Each document, and
+// each change between training and validation, begins with the tokenizer's end-of-text. The folder is written under a
+// temporary name, then renamed; if the process is killed, a later one goes on behind the last finished shard. A folder
+// whose fingerprint still fits the text, the tokenizer and val_fraction is reused. token_cache.hpp has the folders that
+// runs share.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -30,8 +31,9 @@ struct PrepareOrder {
   double val_fraction = 0.05;
   std::string folder = {};
   std::string split = {};  ///< of a tokenizer that is learned: a published split's name (io/text/pretokenizer.hpp)
-  /// Instead of `text`: several sources. Each begins a new shard of training tokens.
+  /// Instead of `text`: several sources. Each begins a new shard of training and of validation tokens.
   std::vector<TextSource> sources = {};
+  bool splits_sources = false;  ///< val_fraction of each source's plain text is for validation, not of all text as one
   std::optional<std::vector<TextFile>> files = {};  ///< instead of those that the paths lead to
   DocumentRules rules = {};                         ///< of `text`
   bool deduplicate = false;                         ///< of equal documents, only the first is tokenized
@@ -59,6 +61,7 @@ struct TokenSplit {
 struct PreparedTokens {
   TokenSplit train, val;
   std::vector<TokenSplit> train_sources;  ///< the training part of each of several sources; empty for one
+  std::vector<TokenSplit> val_sources;    ///< the same of the validation part; empty in older folders
   std::string tokenizer;                  ///< its name
   std::string tokenizer_file;             ///< for make_tokenizer
   std::int64_t vocab = 0;

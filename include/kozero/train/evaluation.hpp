@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <kozero/data/data_set.hpp>
 #include <kozero/distributed/communicator.hpp>
@@ -15,9 +16,18 @@
 
 namespace kozero::train {
 
+/// The loss on one of several sources.
+struct SourceEvaluation {
+  std::string name;
+  double loss = 0.0;
+  std::int64_t tokens = 0;
+  std::optional<double> bytes_per_token;
+};
+
 struct Evaluation {
-  double loss = 0.0;         ///< nats per target
-  std::int64_t targets = 0;  ///< that count; 1 if none does: their loss is 0
+  double loss = 0.0;                           ///< nats per target
+  std::int64_t targets = 0;                    ///< that count; 1 if none does: their loss is 0
+  std::vector<SourceEvaluation> sources = {};  ///< those that have data; only from evaluate_sources()
 };
 
 /// The loss without dropout over `max_samples` samples, spread evenly over the source. The choice depends only on the
@@ -30,6 +40,14 @@ Evaluation evaluate(Evaluator& evaluator, const data::SampleSource& source, std:
 std::optional<Evaluation> evaluate(Evaluator& evaluator, const data::SampleSource& source, std::int64_t max_samples,
                                    const std::function<bool()>& stops);
 
+enum class Side { training, validation };
+
+/// The loss on each of the data's sources. Of a mixture, `loss` is the sources' mean by their slots, and each has its
+/// share of `max_samples`. Without weights `loss` is the mean over tokens. Sources without data are left out; nullopt
+/// if `stops` returned true, as above.
+std::optional<Evaluation> evaluate_sources(Evaluator& evaluator, const data::DataSet& data, Side side,
+                                           std::int64_t max_samples, const std::function<bool()>& stops = {});
+
 /// The `i`-th of `count` samples spread evenly over `total`: floor((2 i + 1) total / (2 count)). Increases with i;
 /// equals i if count = total.
 std::int64_t spread_sample(std::int64_t i, std::int64_t count, std::int64_t total);
@@ -39,7 +57,7 @@ void require_validation_data(const io::Deck& deck, const data::DataSet& data);
 
 /// The loss on a run's validation data, measured after each train.eval_every-th step, at the end and, with
 /// checkpoint.keep_best, before each save of a run that goes on. The samples are train.eval_batches global batches,
-/// spread evenly over the set: the same samples every time.
+/// spread evenly over the set: the same samples every time. Of a mixture, the losses of the sources are measured too.
 class Validation {
  public:
   /// All arguments outlive the object.

@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// mixture.hpp: which source has each sample of a weighted mixture. The deck's check and the sampler share it.
+//   slots s_i     of kMixtureSlots = 1000: 1000 weight_i / (sum of weights), rounded by largest remainders to the sum
+//   1000 slot t        belongs to the source i whose next slot, its k-th, has the earliest deadline ceil(1000 (k + 1) /
+//   s_i),
+//                 among the sources with k < (t + 1) s_i / 1000; of equal ones to the first
+//   position p    is sample (p / 1000) s_i + k of the source i that has slot p mod 1000, as its k-th
+// So in the first p positions each source has p s_i / 1000 samples, rounded up or down: within one sample of its share.
+// Giving each slot to the source with the largest deficit does not guarantee that with many sources.
+// Baruah, Cohen, Plaxton, Varvel, "Proportionate progress: a notion of fairness in resource allocation", Algorithmica
+// 15, 1996.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+namespace kozero {
+
+inline constexpr std::int64_t kMixtureSlots = 1000;
+
+/// The slots of each source, for positive weights with a finite sum. A source may have none.
+std::vector<std::int64_t> mixture_slots(const std::vector<double>& weights);
+
+/// The smallest weight with which a source has a slot for certain; `others`: the sum of the other sources' weights.
+inline double least_weight(double others) { return others / static_cast<double>(kMixtureSlots - 1); }
+
+class Mixture {
+ public:
+  /// Every source must have a slot.
+  explicit Mixture(const std::vector<double>& weights);
+
+  /// A sample of a source, counted from 0 over the whole mixture.
+  struct Place {
+    std::size_t source = 0;
+    std::int64_t index = 0;
+  };
+  [[nodiscard]] Place place(std::int64_t position) const;
+  /// How many of the first `positions` positions the source has.
+  [[nodiscard]] std::int64_t count(std::size_t source, std::int64_t positions) const;
+  [[nodiscard]] const std::vector<std::int64_t>& slots() const { return slots_; }
+
+ private:
+  std::vector<std::int64_t> slots_;
+  std::vector<Place> table_;  ///< by slot
+};
+
+}  // namespace kozero
