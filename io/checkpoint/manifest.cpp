@@ -57,6 +57,7 @@ CheckpointRecord record_of(const Json& json) {
           .seed = value_of<std::uint64_t>(data, "seed"),
           .global_batch = value_of<std::int64_t>(data, "global_batch"),
           .num_samples = value_of<std::int64_t>(data, "num_samples"),
+          .steps_before = data.value("steps_before", std::int64_t{0}),
           .data = {data.value("sampled_hash", ""), data.value("hash", "")},
           .model = value_of<Json>(json, "model").dump(),
           .tokenizer = value_of<std::string>(json, "tokenizer"),
@@ -112,6 +113,7 @@ std::string manifest_text(const Manifest& manifest) {
   if (const auto& scale = record.loss_scale) {
     json["loss_scale"] = {{"scale", scale->scale}, {"good_steps", scale->good_steps}};
   }
+  if (record.steps_before > 0) json["data"]["steps_before"] = record.steps_before;
   if (!record.data.sampled.empty()) json["data"]["sampled_hash"] = record.data.sampled;
   if (!record.data.whole.empty()) json["data"]["hash"] = record.data.whole;
   if (!record.exactness.empty()) json["exactness"] = record.exactness;

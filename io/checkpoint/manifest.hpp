@@ -4,8 +4,8 @@
 //   manifest.json: format_version; step, tokens, optimizer_start; loss_scale {scale, good_steps} if it is dynamic;
 //   exactness {name: value}; tuning if there is one; validation_loss if it was measured at this step; provenance
 //   {version, commit, ...}, which no hash of a dataset depends on; data {seed, global_batch, num_samples, next_step,
-//   sampled_hash, hash}; model, tokenizer, deck; files {name: {size, xxh3_128 of every 16 MiB}}; datasets {path in
-//   state.h5: hash}; hash of all text before it
+//   steps_before in a curriculum, sampled_hash, hash}; model, tokenizer, deck; files {name: {size, xxh3_128 of every 16
+//   MiB}}; datasets {path in state.h5: hash}; hash of all text before it
 // A dataset's hash depends only on its values, not on their place in the file: its bytes (f32, little endian,
 // row-major) are cut into blocks of 16 MiB, and the hash is XXH3-128 of the blocks' XXH3-128, 32 hexadecimal digits
 // each, joined. With h5py and xxhash, for `bytes = file[path][()].tobytes()`:
@@ -42,6 +42,7 @@ struct CheckpointRecord {
   std::uint64_t seed = 1;
   std::int64_t global_batch = 0;  ///< sequences per step
   std::int64_t num_samples = 0;   ///< of the training data
+  std::int64_t steps_before = 0;  ///< of the curriculum's earlier lessons
   DataIdentity data = {};
   std::string model = {};                    ///< its shape, JSON
   std::string tokenizer = {};                ///< its name and the hash of its vocabulary; "none"

@@ -24,7 +24,7 @@ std::string shortened(const std::string& text) {
 /// Lists of keys of which exactly one must be given.
 const std::vector<std::vector<std::string>> kAlternatives = {
     {"data.text", "data.source", "data.tokens", "data.synthetic"},
-    {"run.steps", "run.epochs"},
+    {"run.steps", "run.epochs", "run.curriculum"},
     {"train.global_batch", "train.accumulate"},
 };
 
@@ -53,6 +53,7 @@ const std::vector<ReadWhere> kReadWhere = {
     where_architecture("model.heads", is_decoder),
     where_architecture("model.vocab_block", is_decoder),
     where_architecture("zero.bucket_mib", is_decoder),
+    where_architecture("train.seq", is_decoder),
     where_architecture("model.kv_heads", is_rotary),
     where_architecture("model.head_dim", is_rotary),
     where_architecture("model.rope_theta", is_rotary),
@@ -61,6 +62,7 @@ const std::vector<ReadWhere> kReadWhere = {
     where_architecture("model.qk_norm", [](const auto& each) { return each.qk_norm != Part::never; }),
     where_architecture("model.dropout", [](const auto& each) { return each.dropout; }),
     {"data.tokenizer", "data.synthetic", {"false"}},
+    {"data.pack", "data.synthetic", {"false"}},
     {"data.mask_documents", "data.synthetic", {"false"}},
     {"train.base_ranks", "train.batch_scaling", {"\"linear\"", "\"sqrt\""}},
     {"zero.offload_parameters", "zero.stage", {"3"}},
@@ -248,6 +250,29 @@ void check_types(const Deck& deck) {
   }
 }
 
+void check_sequences(const Deck& deck) {
+  if (deck.model.seq == 0 || deck.train.seq <= deck.model.seq) return;
+  refuse_value(deck, "train.seq", "accepted are at most " + beside(deck, "model.seq") + ", the model's positions");
+}
+
+/// The lessons one by one, each with the rest of the deck.
+void check_curriculum(const Deck& deck) {
+  for (std::size_t i = 0; i < deck.run.curriculum.size(); ++i) {
+    const LessonKeys& lesson = deck.run.curriculum[i];
+    if ((lesson.steps > 0) == (lesson.tokens > 0)) {
+      refuse(origin_of(deck, "run.curriculum"), "curriculum[" + std::to_string(i) + "]",
+             lesson.steps > 0 ? "it gives steps and tokens; accepted is one of them"
+                              : "it has no length; give its steps or tokens, an integer >= 1");
+    }
+    Deck of_lesson = deck_of_lesson(deck, i);
+    check_deck(of_lesson);
+  }
+  if (!deck.run.curriculum.empty() && deck.checkpoint.every == 0) {
+    refuse_value(deck, "checkpoint.every",
+                 "a lesson begins with the checkpoint of the lesson before; accepted are > 0");
+  }
+}
+
 void check_evaluation(const Deck& deck) {
   if (deck.train.eval_every > 0 && deck.data.val_fraction == 0) {
     refuse_value(deck, "train.eval_every",
@@ -310,6 +335,8 @@ void check_deck(Deck& deck) {
   check_types(deck);
   check_evaluation(deck);
   check_checkpoints(deck);
+  check_sequences(deck);
+  if (deck.whole == nullptr) check_curriculum(deck);
 }
 
 }  // namespace kozero::io

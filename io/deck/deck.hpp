@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // deck.hpp: the input deck, every key with its type and default, and where each value came from.
 //   defaults  <-  the deck's TOML file  <-  overrides "section.key=value" of the command line
+// A deck with a curriculum gives a deck for each lesson.
 // A Deck that read_deck returns is checked: types, ranges, contradictions. Properties of the machine and the data (the
 // number of ranks, files) and a preset's shape are checked where they are used. schema.cpp says what each key means.
 // If two keys exclude each other, one on the command line replaces one in the file, and a note says so.
@@ -9,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,11 +36,31 @@ class WordOrNumber {
   std::int64_t number_ = 0;
 };
 
+/// "Not given" for a number that may be 0.
+inline constexpr std::int64_t kNotGiven = -1;
+
+/// One [[curriculum]]: how long a lesson of training is, and what it has instead of the deck's values. A 0, kNotGiven,
+/// "" or empty list is "not given".
+struct LessonKeys {
+  std::int64_t steps = 0;
+  std::int64_t tokens = 0;
+  std::int64_t seq = 0;
+  std::int64_t global_batch = 0;
+  std::int64_t micro_batch = 0;
+  double lr = kNotGiven;
+  double min_lr = kNotGiven;
+  std::string schedule;
+  std::int64_t warmup_steps = kNotGiven;
+  std::int64_t decay_steps = 0;
+  std::vector<std::string> freeze;
+};
+
 struct RunKeys {
   std::string dir;  ///< not given: runs/ and the deck's name
   std::int64_t seed = 1;
   std::int64_t steps = 0;   ///< 0: not given (epochs is given)
   std::int64_t epochs = 0;  ///< 0: not given (steps is given)
+  std::vector<LessonKeys> curriculum;
   std::int64_t ranks = 1;
   std::int64_t threads = 0;  ///< 0: not given; the cores are shared evenly
   std::string device = "auto";
@@ -100,6 +122,7 @@ struct DataKeys {
   std::string on_bad_document = "stop";
   bool deduplicate = false;
   double val_fraction = 0.05;
+  std::string pack = "stream";
   bool mask_documents = false;
   std::string cache;  ///< "": .tokens beside run.dir
   bool strict = false;
@@ -111,6 +134,7 @@ struct TrainKeys {
   std::int64_t global_batch = 0;  ///< 0: not given (accumulate is given)
   std::int64_t micro_batch = 4;
   std::int64_t accumulate = 0;  ///< 0: not given; derived from global_batch
+  std::int64_t seq = 0;         ///< 0: model.seq
   std::int64_t base_ranks = 1;
   std::string batch_scaling = "none";
   std::string precision = "f32";
@@ -123,9 +147,6 @@ struct TrainKeys {
   std::int64_t eval_every = 0;
   std::int64_t eval_batches = 20;
 };
-
-/// "Not given" for a number that may be 0.
-inline constexpr std::int64_t kNotGiven = -1;
 
 /// The defaults are those of language model pre-training (Brown et al. 2020, arXiv:2005.14165).
 struct OptimKeys {
@@ -197,6 +218,8 @@ struct Deck {
   std::string source;                          ///< the file it was read from
   std::map<std::string, std::string> origins;  ///< "zero.stage" -> "a.toml:12" or "command line"; absent: the default
   std::vector<std::string> notes;              ///< values that look like mistakes or that the command line replaced
+  std::shared_ptr<const Deck> whole;           ///< in a deck of one lesson: the deck with all lessons
+  std::size_t lesson = 0;                      ///< in a deck of one lesson: its number, from 0
 
   /// Whether the user gave the key, in the file or on the command line.
   [[nodiscard]] bool is_set(const std::string& key) const { return origins.count(key) != 0; }
@@ -210,6 +233,9 @@ Deck read_deck(const std::string& path, const std::vector<std::string>& override
 
 /// The same for a deck's text; `source` is the name that messages give it.
 Deck parse_deck(const std::string& text, const std::string& source, const std::vector<std::string>& overrides = {});
+
+/// The deck of one lesson: the values of run.curriculum[lesson] in their places.
+Deck deck_of_lesson(const Deck& whole, std::size_t lesson);
 
 /// The whole deck as TOML, each value followed by its origin in a comment. Reading it again gives the same deck.
 std::string resolved_text(const Deck& deck);

@@ -16,6 +16,12 @@ DeckValue of_source(SourceKeys& source) {
   return &(source.*Value);
 }
 
+/// The same in a table of run.curriculum.
+template <auto Value>
+DeckValue of_lesson(LessonKeys& lesson) {
+  return &(lesson.*Value);
+}
+
 /// The address of section `Keys` member `Value` in a deck.
 template <auto Keys, auto Value>
 DeckValue in(Deck& deck) {
@@ -65,7 +71,8 @@ DeckRow first(DeckRow row) {
   return row;
 }
 
-constexpr double kMany = 1e12;           // steps, epochs: far beyond any run, far below overflow
+constexpr double kMany = 1e12;  // steps, epochs: far beyond any run, far below overflow
+constexpr double kExactTokens = 1e15;
 constexpr double kWide = 1 << 24;        // widths and counts: their products must fit in 64 bits
 constexpr double kMostValidation = 0.5;  // with more, the run would train on the smaller part
 constexpr double kMostTogether = 64;     // units gathered ahead, blocks recomputed together
@@ -83,6 +90,9 @@ std::vector<DeckRow> run_rows() {
       bits({"run.epochs", kRun<&K::epochs>, from_to(1, kMany),
             "passes over the data; give either run.steps or run.epochs", "not given"},
            Effect::length),
+      bits({"run.curriculum", kRun<&K::curriculum>, text("curriculum"),
+            "lessons, one after the other, instead of run.steps: how long each is, and its own values of keys",
+            "none"}),
       first({"run.ranks", kRun<&K::ranks>, from_to(1, kWide),
              "processes that kozero.sh starts unless -n says otherwise"}),
       {"run.threads", kRun<&K::threads>, from_to(1, kWide), "threads per rank", "the cores, shared evenly"},
@@ -185,6 +195,8 @@ std::vector<DeckRow> data_rows() {
       {"data.deduplicate", kData<&K::deduplicate>, truth(), "of documents with equal text, only the first is used"},
       first({"data.val_fraction", kData<&K::val_fraction>, from_to(0, kMostValidation),
              "share of the data that is kept for validation"}),
+      bits({"data.pack", kData<&K::pack>, words({"stream", "best_fit"}),
+            "sequences: windows of all tokens one behind the other, or whole documents, few of them cut"}),
       bits({"data.mask_documents", kData<&K::mask_documents>, truth(),
             "attention stays inside each document, and positions restart at its first token, the end-of-text token"}),
       {"data.cache", kData<&K::cache>, text("path of a folder that all ranks see"),
@@ -209,6 +221,7 @@ std::vector<DeckRow> train_rows() {
       first({"train.precision", kTrain<&K::precision>, words({"f32", "bf16", "fp16"}),
              "type of weights and activations; with bf16 and fp16, master weights, optimizer state, gradients and sums "
              "stay in f32"}),
+      bits({"train.seq", kTrain<&K::seq>, from_to(1, kWide), "tokens of a sequence, at most model.seq", "model.seq"}),
       first({"train.recompute",
              kTrain<&K::recompute>,
              {.low = 1, .high = kMostTogether, .words = all_of(kRecomputes)},
@@ -361,6 +374,29 @@ const std::vector<ListColumn<SourceKeys>>& columns_of(const SourceKeys& /*source
        "times that an epoch has the source's training text; its validation text counts once"},
       {"filter", of_source<&K::filter>, text("COLUMN SIGN NUMBER"), "instead of data.filter"},
   };
+  return columns;
+}
+
+const std::vector<ListColumn<LessonKeys>>& columns_of(const LessonKeys& /*lesson*/) {
+  using K = LessonKeys;
+  static const std::vector<ListColumn<K>> columns = [] {
+    std::vector<ListColumn<K>> all = {
+        {"steps", of_lesson<&K::steps>, from_to(1, kMany), "optimizer steps of the lesson; give steps or tokens"},
+        {"tokens", of_lesson<&K::tokens>, from_to(1, kExactTokens), "the same in tokens, rounded up to whole steps"}};
+    const auto add = [&](const char* name, DeckValue (*value_in)(K&), const char* key) {
+      all.push_back({name, value_in, find_row(key)->accepted, std::string("instead of ") + key});
+    };
+    add("seq", of_lesson<&K::seq>, "train.seq");
+    add("global_batch", of_lesson<&K::global_batch>, "train.global_batch");
+    add("micro_batch", of_lesson<&K::micro_batch>, "train.micro_batch");
+    add("lr", of_lesson<&K::lr>, "optim.lr");
+    add("min_lr", of_lesson<&K::min_lr>, "optim.min_lr");
+    add("schedule", of_lesson<&K::schedule>, "optim.schedule");
+    add("warmup_steps", of_lesson<&K::warmup_steps>, "optim.warmup_steps");
+    add("decay_steps", of_lesson<&K::decay_steps>, "optim.decay_steps");
+    add("freeze", of_lesson<&K::freeze>, "optim.freeze");
+    return all;
+  }();
   return columns;
 }
 

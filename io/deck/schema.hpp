@@ -19,8 +19,9 @@
 namespace kozero::io {
 
 /// Points at the member of a Deck that holds a key's value.
-using DeckValue = std::variant<bool*, std::int64_t*, double*, std::string*, WordOrNumber*, std::vector<std::string>*,
-                               std::array<double, 2>*, RopeScalingKeys*, std::vector<SourceKeys>*>;
+using DeckValue =
+    std::variant<bool*, std::int64_t*, double*, std::string*, WordOrNumber*, std::vector<std::string>*,
+                 std::array<double, 2>*, RopeScalingKeys*, std::vector<SourceKeys>*, std::vector<LessonKeys>*>;
 
 /// The value as TOML; reading it gives the same bits: 12, 1e-4, "gpt2", ["a", "b"].
 std::string toml_text(DeckValue value);
@@ -78,6 +79,7 @@ struct ListColumn {
 
 /// The columns of a list, chosen by the type of its tables.
 const std::vector<ListColumn<SourceKeys>>& columns_of(const SourceKeys&);
+const std::vector<ListColumn<LessonKeys>>& columns_of(const LessonKeys&);
 
 template <class Keys>
 concept ListTable = requires(const Keys& keys) {

@@ -27,11 +27,12 @@ std::string text_of(const RopeScalingKeys& scaling) {
          ", original_seq = " + text_of(scaling.original_seq) + "}";
 }
 
-/// Whether a column that a table may leave out has an empty text, as in a table that leaves it out.
+/// Whether a column has the value that a table has which leaves it out, and that cannot be written.
 template <class Keys>
 bool is_left_out(const ListColumn<Keys>& column, const DeckValue& value) {
-  const auto* const text = std::get_if<std::string*>(&value);
-  return !column.is_needed && text != nullptr && (*text)->empty();
+  Keys empty;
+  const DeckValue left_out = column.value_in(empty);
+  return !column.is_needed && !accepts(column.accepted, left_out) && toml_text(value) == toml_text(left_out);
 }
 
 template <ListTable Keys>
@@ -177,7 +178,9 @@ struct ColumnsInWords {
       Keys keys;
       const DeckValue value = column.value_in(keys);
       columns.push_back({row.key + "[]." + column.name, column.help, accepted_values(column.accepted, value),
-                         column.is_needed ? "none: each table gives it" : toml_text(value)});
+                         column.is_needed             ? "none: each table gives it"
+                         : is_left_out(column, value) ? "not given"
+                                                      : toml_text(value)});
     }
     return columns;
   }

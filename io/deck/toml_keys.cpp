@@ -167,7 +167,8 @@ std::vector<Given> given_in_text(const std::string& text, const std::string& sou
   };
   for (auto&& [section, keys] : *table) {
     toml::table* below = keys.as_table();
-    if (below == nullptr) add("", std::string(section.str()), section, keys);
+    const bool is_curriculum = section.str() == "curriculum";  // [[curriculum]] is short for [[run.curriculum]]
+    if (below == nullptr) add(is_curriculum ? "run" : "", std::string(section.str()), section, keys);
     if (below == nullptr) continue;
     if (below->empty()) add(std::string(section.str()), "", section, keys);
     for (auto&& [name, value] : *below) add(std::string(section.str()), std::string(name.str()), name, value);
@@ -188,7 +189,8 @@ Given given_in_override(const std::string& override_text) {
   if (!given) given = value_of(toml_string(text));
   if (!given) refuse(kCommandLine, key, "the value is neither TOML nor UTF-8 text");
   const auto dot = key.find('.');
-  given->section = dot == std::string::npos ? "" : key.substr(0, dot);
+  const std::string outer = key == "curriculum" ? "run" : "";
+  given->section = dot == std::string::npos ? outer : key.substr(0, dot);
   given->name = dot == std::string::npos ? key : key.substr(dot + 1);
   return *given;
 }

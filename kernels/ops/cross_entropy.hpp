@@ -4,10 +4,10 @@
 //   loss(n) = m + log(sum_v exp(x(n,v) - m)) - x(n, target(n))        m = max_v x(n,v)
 //   d loss(n) / d x(n,v) = softmax(x(n,:))(v) - [v = target(n)]       x (N, V)   losses, targets (N)
 // cross_entropy writes scale times the gradient over the logits, so no second (N, V) array exists. V > 0, and targets
-// are in [0, V). Logits may have more than V columns: the extra columns are ignored, and their gradient is zero.
-// With the vocabulary in blocks, the logits of one block exist at a time and are computed twice. add_to_softmax updates
-// SoftmaxOfRows, put_losses computes the losses from it, and softmax_gradient overwrites the block's logits with the
-// gradient:
+// are in [0, V), or kIgnoredTarget: such a row has loss 0 and gradient 0. Logits may have more than V columns: the
+// extra columns are ignored, and their gradient is zero. With the vocabulary in blocks, the logits of one block exist
+// at a time and are computed twice. add_to_softmax updates SoftmaxOfRows, put_losses computes the losses from it, and
+// softmax_gradient overwrites the block's logits with the gradient:
 //   m' = max(m, max_v x(n,v))      s' = s exp(m - m') + sum_v exp(x(n,v) - m')
 //   loss(n) = m - x(n, target(n)) + log(s)
 // (Milakov, Gimelshein 2018, "Online normalizer calculation for softmax", arXiv:1805.02867). With a single block, the
@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <Kokkos_Core.hpp>
 
+#include <kozero/core/batch.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/portable_math.hpp>
 #include <kozero/core/views.hpp>
@@ -48,11 +49,13 @@ static void cross_entropy_forward(const Space& space, Vector<float> losses, Matr
       space, "kozero::cross_entropy_forward", static_cast<std::int64_t>(logits.extent(0)),
       KOKKOS_LAMBDA(const WholeTeam<RowTeam<Space>>& team, std::int64_t n) {
         const auto* const x = row_of(logits, n);
+        const std::int64_t target = targets(n);
+        const float target_logit = target == kIgnoredTarget ? 0.0F : static_cast<float>(x[target]);
         const float largest = row_max(team, vocabulary, x);
         const float sum = row_sum(
             team, vocabulary, [=](float logit) { return exp_below(logit, largest); }, x);
-        const float loss = largest - static_cast<float>(x[targets(n)]) + portable_log(sum);
-        once_per_row(team, [&]() { losses(n) = loss; });
+        const float loss = largest - target_logit + portable_log(sum);
+        once_per_row(team, [&]() { losses(n) = target == kIgnoredTarget ? 0.0F : loss; });
       });
 }
 
@@ -67,18 +70,19 @@ static void cross_entropy(const Space& space, Vector<float> losses, Matrix<T> lo
       KOKKOS_LAMBDA(const WholeTeam<RowTeam<Space>>& team, std::int64_t n) {
         T* const x = row_of(logits, n);
         const std::int64_t target = targets(n);
-        const auto target_logit = static_cast<float>(x[target]);
+        const bool counts = target != kIgnoredTarget;
+        const float target_logit = counts ? static_cast<float>(x[target]) : 0.0F;
         const float largest = row_max(team, vocabulary, x);
         const float sum = row_sum(
             team, vocabulary, [=](float logit) { return exp_below(logit, largest); }, x);
-        const float factor = scale / sum;
+        const float factor = counts ? scale / sum : 0.0F;
         assign_row(
             team, x, vocabulary, [=](float logit) { return factor * exp_below(logit, largest); }, x);
         assign_row(team, x + vocabulary, columns - vocabulary, []() { return 0.0F; });
         meet(team);
         once_per_row(team, [&]() {
-          losses(n) = largest - target_logit + portable_log(sum);
-          x[target] = static_cast<T>(factor * exp_below(target_logit, largest) - scale);
+          losses(n) = counts ? largest - target_logit + portable_log(sum) : 0.0F;
+          if (counts) x[target] = static_cast<T>(factor * exp_below(target_logit, largest) - scale);
         });
       });
 }
@@ -94,7 +98,7 @@ struct SoftmaxOfRows {
 struct LogitBlock {
   std::int64_t first, count;
 
-  /// The target's column; -1 if the target is in another block.
+  /// The target's column; -1 if the target is in another block or ignored.
   [[nodiscard]] KOKKOS_FUNCTION std::int64_t column_of(std::int64_t token) const {
     return token >= first && token < first + count ? token - first : -1;
   }
@@ -127,10 +131,12 @@ static void add_to_softmax(const Space& space, const SoftmaxOfRows& softmax, Mat
 
 /// Computes the losses of rows whose blocks were all added.
 template <class Space>
-static void put_losses(const Space& space, Vector<float> losses, const SoftmaxOfRows& softmax) {
+static void put_losses(const Space& space, Vector<float> losses, const SoftmaxOfRows& softmax,
+                       Vector<const Token> targets) {
   for_each_element(
       space, "kozero::put_losses", static_cast<std::int64_t>(losses.extent(0)), KOKKOS_LAMBDA(std::int64_t n) {
-        losses(n) = softmax.largest(n) - softmax.target(n) + portable_log(softmax.sum(n));
+        const float loss = softmax.largest(n) - softmax.target(n) + portable_log(softmax.sum(n));
+        losses(n) = targets(n) == kIgnoredTarget ? 0.0F : loss;
       });
 }
 
@@ -146,7 +152,7 @@ static void softmax_gradient(const Space& space, Matrix<T> logits, const Softmax
         T* const x = row_of(logits, n);
         const std::int64_t target = block.column_of(targets(n));
         const float largest = softmax.largest(n);
-        const float factor = scale / softmax.sum(n);
+        const float factor = targets(n) == kIgnoredTarget ? 0.0F : scale / softmax.sum(n);
         assign_row(
             team, x, block.count, [=](float logit) { return factor * exp_below(logit, largest); }, x);
         assign_row(team, x + block.count, columns - block.count, []() { return 0.0F; });

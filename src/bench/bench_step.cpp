@@ -185,8 +185,8 @@ void bench_step(const distributed::Environment& environment, const Arguments& ar
   if (!session.is_first_rank()) return;
   std::cout << fmt::format("{}: {}, {} sequences of {} tokens per micro-step, {} micro-steps, {}, {} per rank\n",
                            session.deck().source, run.settings().model.arch, run.settings().batch.micro_batch,
-                           run.settings().model.seq, run.settings().batch.micro_steps,
-                           name_of(run.settings().precision), session.runtime().placement());
+                           run.settings().step.seq, run.settings().batch.micro_steps, name_of(run.settings().precision),
+                           session.runtime().placement());
   print_table(measured);
   given.json.print(json_of(measured));
 }

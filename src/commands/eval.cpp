@@ -87,7 +87,7 @@ void eval(const distributed::Environment& environment, const Arguments& argument
   distributed::Communicator& control = trained.session().control();
   // Not beside the weights, whose folder may be read-only.
   if (!named.gives("data.cache")) deck.data.cache = distributed::from_first_rank(control, data::user_token_cache);
-  const data::DataSet data = data::open_data(deck, trained.settings().model.seq, control);
+  const data::DataSet data = data::open_data(deck, trained.settings().step.seq, control);
   if (architecture(deck.model.arch).decoder) trained.accept_vocabulary(data.vocab);
   const data::SampleSource* source = own_data ? data.validation.get() : data.train.get();
   const auto& bytes_per_token = own_data ? data.validation_bytes_per_token : data.train_bytes_per_token;
@@ -99,13 +99,13 @@ void eval(const distributed::Environment& environment, const Arguments& argument
   const train::Evaluation result = train::evaluate(trained.evaluator(), *source, 0);
   if (environment.rank() != 0) return;
   std::cout << run::evaluation_line(result.loss, bytes_per_token, own_data ? "validation" : "given data") << ", "
-            << result.tokens << " tokens\n"
+            << result.targets << " tokens\n"
             << remark_on(data, deck) << std::flush;
   nlohmann::ordered_json object = {{"data", own_data ? "validation" : "given"},
                                    {"loss", result.loss},
                                    {"perplexity", std::exp(result.loss)},
                                    {"bits_per_byte", nullptr},
-                                   {"tokens", result.tokens}};
+                                   {"tokens", result.targets}};
   if (bytes_per_token) object["bits_per_byte"] = run::bits_per_byte(result.loss, *bytes_per_token);
   json.print(object);
 }

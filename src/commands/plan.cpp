@@ -212,6 +212,56 @@ std::string remarks_on_deck(const PlanReport& report, const Question& question) 
   return text;
 }
 
+/// Prints the plan of the session's deck, or returns it as JSON if that is asked. Collective.
+nlohmann::ordered_json answer(Session& session, const Question& question, const std::vector<std::string>& dropped) {
+  PlanReport report{.deck = session.deck(), .all = {}, .dropped = dropped};
+  const auto counts = question.counts.empty() ? std::vector<std::int64_t>{0} : question.counts;
+  for (const std::int64_t count : counts) {
+    report.all.push_back(ranks_of(session, static_cast<int>(count), question.is_about_gpus()));
+  }
+  const std::int64_t vocab = data::vocab_of(report.deck);
+  distributed::agreed(session.control(), [&] {
+    for (PlannedRanks& ranks : report.all) {
+      ranks.plans = plan::plans_of_all_stages(report.deck, ranks.backend, ranks.count, vocab);
+      set_room(ranks, question);
+    }
+  });
+  if (!session.is_first_rank()) return {};
+  const bool measures = !question.is_about_gpus() && question.rates.empty();
+  const plan::Speed here =
+      measures ? plan::measured_speed(train::settings_of(report.deck, report.all[0].count, vocab, 0)) : plan::Speed();
+  for (PlannedRanks& ranks : report.all) ranks.rates = rates_of(ranks, question, report.deck, here);
+  if (question.json.is_asked()) return report.json();
+  const std::int64_t process = io::resident_memory().current - io::shares_of_others();
+  std::cout << report.tables()
+            << fmt::format(
+                   "beside the arrays: {:.0f} MiB per rank for the program, MPI and libraries (this process now)\n",
+                   static_cast<double>(process) / kMiB)
+            << report.advice() << remarks_on_ranks(report.all.back(), report.deck) << remarks_on_deck(report, question);
+  return {};
+}
+
+/// The same for each lesson of a curriculum.
+nlohmann::ordered_json answer_of_lessons(Session& session, const Question& question,
+                                         const std::vector<std::string>& dropped) {
+  const io::Deck whole = session.deck();
+  nlohmann::ordered_json lessons = nlohmann::ordered_json::array();
+  for (std::size_t lesson = 0; lesson < whole.run.curriculum.size(); ++lesson) {
+    session.use_lesson(io::deck_of_lesson(whole, lesson));
+    const int ranks =
+        question.counts.empty() ? static_cast<int>(whole.run.ranks) : static_cast<int>(question.counts[0]);
+    const train::StepRange steps = train::steps_of_lesson(session.deck(), ranks);
+    if (session.is_first_rank() && !question.json.is_asked()) {
+      std::cout << fmt::format("{}lesson {} of {}: steps {} to {}\n", lesson == 0 ? "" : "\n", lesson + 1,
+                               whole.run.curriculum.size(), steps.first + 1, steps.last);
+    }
+    lessons.push_back(answer(session, question, dropped));
+    lessons.back()["first_step"] = steps.first + 1;
+    lessons.back()["last_step"] = steps.last;
+  }
+  return {{"lessons", lessons}};
+}
+
 }  // namespace
 
 void plan(const distributed::Environment& environment, const Arguments& arguments) {
@@ -225,30 +275,9 @@ void plan(const distributed::Environment& environment, const Arguments& argument
     if (given.zero.offload_parameters == refused) dropped.emplace_back("zero.offload_parameters");
     return run::without_device(given);
   });
-  PlanReport report{.deck = session.deck(), .all = {}, .dropped = dropped};
-  const auto counts = question.counts.empty() ? std::vector<std::int64_t>{0} : question.counts;
-  for (const std::int64_t count : counts) {
-    report.all.push_back(ranks_of(session, static_cast<int>(count), question.is_about_gpus()));
-  }
-  const std::int64_t vocab = data::vocab_of(report.deck);
-  distributed::agreed(session.control(), [&] {
-    for (PlannedRanks& ranks : report.all) {
-      ranks.plans = plan::plans_of_all_stages(report.deck, ranks.backend, ranks.count, vocab);
-      set_room(ranks, question);
-    }
-  });
-  if (!session.is_first_rank()) return;
-  const bool measures = !question.is_about_gpus() && question.rates.empty();
-  const plan::Speed here =
-      measures ? plan::measured_speed(train::settings_of(report.deck, report.all[0].count, vocab, 0)) : plan::Speed();
-  for (PlannedRanks& ranks : report.all) ranks.rates = rates_of(ranks, question, report.deck, here);
-  if (question.json.is_asked()) return question.json.print(report.json());
-  const std::int64_t process = io::resident_memory().current - io::shares_of_others();
-  std::cout << report.tables()
-            << fmt::format(
-                   "beside the arrays: {:.0f} MiB per rank for the program, MPI and libraries (this process now)\n",
-                   static_cast<double>(process) / kMiB)
-            << report.advice() << remarks_on_ranks(report.all.back(), report.deck) << remarks_on_deck(report, question);
+  const bool has_lessons = !session.deck().run.curriculum.empty();
+  const auto json = has_lessons ? answer_of_lessons(session, question, dropped) : answer(session, question, dropped);
+  if (session.is_first_rank() && question.json.is_asked()) question.json.print(json);
 }
 
 }  // namespace kozero::commands

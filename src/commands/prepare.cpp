@@ -98,7 +98,7 @@ void show_documents(const data::PreparedTokens& made, std::int64_t most) {
   std::int64_t shown = 0;
   for (const auto& file : made.train.files) {
     const data::TokenShard shard(file, made.vocab);
-    auto starts = data::recorded_documents(shard);
+    auto starts = data::recorded_documents(shard).value_or(std::vector<std::int64_t>());
     starts.push_back(shard.num_tokens());
     const auto answers = data::recorded_answers(shard);
     for (std::size_t i = 0; i + 1 < starts.size() && shown < most; ++i, ++shown) {

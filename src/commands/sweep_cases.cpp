@@ -198,7 +198,7 @@ class Speeds {
  public:
   const plan::Speed& of(const train::Settings& settings) {
     const std::string shape = fmt::format("{} {} {}", static_cast<int>(settings.precision), settings.model.dim,
-                                          settings.batch.micro_batch * settings.model.seq);
+                                          settings.batch.micro_batch * settings.step.seq);
     const auto known = known_.find(shape);
     return known != known_.end() ? known->second : known_[shape] = plan::measured_speed(settings);
   }

@@ -13,6 +13,7 @@
 #include <kozero/distributed/agreement.hpp>
 #include "io/deck/check.hpp"
 #include "io/run/run_folder.hpp"
+#include "src/data/chat_tokens.hpp"
 #include "src/data/sources.hpp"
 
 namespace kozero::data {
@@ -43,36 +44,54 @@ const Source& source_of(const io::Deck& deck) {
   return *std::ranges::find_if(kSources, [&](const Source& row) { return row.is_of(deck); });
 }
 
-/// Refuses data.mask_documents where no token begins a document.
-void require_documents(const DataSet& data, const io::Deck& deck) {
-  if (!deck.data.mask_documents) return;
-  if (data.tokenizer == nullptr) {
-    io::refuse_value(deck, "data.mask_documents",
-                     fmt::format("{} does not say which token begins a document; give its tokenizer as data.tokenizer",
-                                 key_of_data(deck)));
-  }
-  if (data.tokenizer->end_of_text() >= 0) return;
-  io::refuse_value(deck, "data.mask_documents",
-                   fmt::format("data.tokenizer = \"{}\" has no end-of-text token, with which documents begin; accepted "
-                               "is false, or a tokenizer that has one",
-                               deck.data.tokenizer));
+/// The share of a source's targets that count, in percent.
+double counted_share(const SampleSource& source, std::int64_t seq) {
+  std::int64_t ignored = 0;
+  for (std::int64_t i = 0; i < source.num_samples(); ++i) ignored += source.ignored_targets(i);
+  const auto all = static_cast<double>(std::max<std::int64_t>(1, source.num_samples() * seq));
+  return 100.0 - 100.0 * static_cast<double>(ignored) / all;
 }
 
-/// Refuses conversations, as long as training would learn their questions too.
-void refuse_conversations(const DataSet& data, const io::Deck& deck) {
-  if (data.train_shards == nullptr) return;
-  for (const auto& shard : data.train_shards->shards()) {
-    if (!recorded_answers(shard)) continue;
-    throw Error(Failure::deck,
-                fmt::format("{}: {} has conversations; `kozero prepare` makes and shows their tokens, but "
-                            "training on answers alone is not there yet",
-                            key_of_data(deck), shard.path()));
-  }
+/// "; packed by best fit into 120 sequences, 0.31 % of their places empty" and the like.
+std::string text_of_targets(const DataSet& data, const io::Deck& deck, std::int64_t seq, bool is_chat) {
+  std::string text;
+  if (packs_documents(deck)) text += fmt::format("; packed by best fit into {} sequences", data.train->num_samples());
+  if (!is_chat && !packs_documents(deck)) return text;
+  const double share = counted_share(*data.train, seq);
+  if (is_chat) return text + fmt::format("; {:.2f} % of the targets are answers, which alone count", share);
+  return text + fmt::format(", {:.2f} % of their places empty", 100.0 - share);
+}
+
+/// Whether the shards are of conversations; refuses those of which nothing or everything would be learned.
+bool has_answers(const std::shared_ptr<const TokenShards>& shards, const io::Deck& deck) {
+  const auto answers = shards == nullptr ? std::nullopt : shards->answers();
+  if (!answers) return false;
+  std::int64_t trained = 0;
+  for (const auto& range : *answers) trained += range.end - range.first;
+  require_answers(trained, shards->num_tokens(), key_of_data(deck));
+  return true;
 }
 
 }  // namespace
 
 const char* key_of_data(const io::Deck& deck) { return source_of(deck).key; }
+
+bool packs_documents(const io::Deck& deck) { return deck.data.pack == "best_fit"; }
+
+void require_documents(const io::Tokenizer* tokenizer, const io::Deck& deck) {
+  if (!deck.data.mask_documents && !packs_documents(deck)) return;
+  const std::string key = packs_documents(deck) ? "data.pack" : "data.mask_documents";
+  if (tokenizer == nullptr) {
+    io::refuse_value(deck, key,
+                     fmt::format("{} does not say which token begins a document; give its tokenizer as data.tokenizer",
+                                 key_of_data(deck)));
+  }
+  if (tokenizer->end_of_text() >= 0) return;
+  io::refuse_value(deck, key,
+                   fmt::format("data.tokenizer = \"{}\" has no end-of-text token, with which documents begin; accepted "
+                               "is {}, or a tokenizer that has one",
+                               deck.data.tokenizer, packs_documents(deck) ? "\"stream\"" : "false"));
+}
 
 std::int64_t vocab_of_preset(const io::Deck& deck) {
   const Preset* preset = find_preset(deck.model.preset);
@@ -91,8 +110,10 @@ std::string token_cache_of(const io::Deck& deck) {
 DataSet open_data(const io::Deck& deck, std::int64_t seq, distributed::Communicator& comm) {
   return distributed::agreed(comm, [&] {
     DataSet data = source_of(deck).open({deck, seq, comm});
-    require_documents(data, deck);
-    refuse_conversations(data, deck);
+    require_documents(data.tokenizer.get(), deck);
+    const bool is_chat = has_answers(data.train_shards, deck);
+    if (data.validation != nullptr) has_answers(data.validation_shards, deck);
+    data.description += text_of_targets(data, deck, seq, is_chat);
     if (deck.data.mask_documents) data.description += "; attention and positions stay inside a document";
     return data;
   });

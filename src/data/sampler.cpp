@@ -18,8 +18,8 @@ double sum_over_granules(const std::vector<double>& values, int ranks, std::int6
   return sum;
 }
 
-Sampler::Sampler(std::uint64_t seed, std::int64_t num_samples, std::int64_t global_batch)
-    : seed_(seed), num_samples_(num_samples), global_batch_(global_batch) {
+Sampler::Sampler(std::uint64_t seed, std::int64_t num_samples, std::int64_t global_batch, std::int64_t steps_before)
+    : seed_(seed), num_samples_(num_samples), global_batch_(global_batch), steps_before_(steps_before) {
   if (num_samples < 1) {
     throw Error(Failure::deck,
                 "the data hold no whole sample of model.seq + 1 tokens: give more text or a smaller seq");
@@ -27,14 +27,14 @@ Sampler::Sampler(std::uint64_t seed, std::int64_t num_samples, std::int64_t glob
 }
 
 double Sampler::epochs_after(std::int64_t step) const {
-  if (step < 1) return 0.0;
+  if (step <= steps_before_) return 0.0;
   const Share now = positions(step);
   return static_cast<double>(epoch(step)) +
          static_cast<double>(now.first + now.count) / static_cast<double>(num_samples_);
 }
 
 Share Sampler::positions(std::int64_t step) const {
-  const std::int64_t first = (step - 1) % steps_per_epoch() * global_batch_;
+  const std::int64_t first = (step - 1 - steps_before_) % steps_per_epoch() * global_batch_;
   return Share{first, std::min(global_batch_, num_samples_ - first)};
 }
 

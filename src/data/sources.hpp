@@ -5,6 +5,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include <kozero/data/data_set.hpp>
@@ -36,6 +37,19 @@ std::int64_t vocab_of_preset(const io::Deck& deck);
 /// `document_start`: SampleSource's.
 std::unique_ptr<SampleSource> token_samples(std::shared_ptr<const TokenShards> shards, std::int64_t seq,
                                             std::int64_t first, std::int64_t count, Token document_start);
+
+/// Samples of documents packed by best fit (packed_samples.cpp). `documents`: the first tokens of those that are
+/// packed, increasing; the last document ends before token `end`. `document_start`: also the target of a document's
+/// last token.
+std::unique_ptr<SampleSource> packed_samples(std::shared_ptr<const TokenShards> shards, std::int64_t seq,
+                                             std::span<const std::int64_t> documents, std::int64_t end,
+                                             Token document_start);
+
+/// Whether the deck wants documents packed, rather than windows of all tokens one behind the other.
+bool packs_documents(const io::Deck& deck);
+
+/// Refuses a key that is about documents if the tokenizer, or null, has no token that begins one.
+void require_documents(const io::Tokenizer* tokenizer, const io::Deck& deck);
 
 /// The key that gives the deck's data: "data.text".
 const char* key_of_data(const io::Deck& deck);

@@ -88,10 +88,14 @@ std::shared_ptr<const TokenShards> shards_of(const TokenSplit& split, std::int64
   return split.files.empty() ? nullptr : std::make_shared<const TokenShards>(split.files, vocab, order);
 }
 
-std::unique_ptr<SampleSource> all_windows(const std::shared_ptr<const TokenShards>& shards, std::int64_t seq,
-                                          Token document_start) {
+/// The sequences of all tokens; null if there is nothing to predict.
+std::unique_ptr<SampleSource> samples_of(const OpenOrder& order, const std::shared_ptr<const TokenShards>& shards,
+                                         Token document_start) {
   if (shards == nullptr || shards->num_tokens() < 2) return nullptr;
-  return token_samples(shards, seq, 0, windows_of(*shards, seq), document_start);
+  if (packs_documents(order.deck)) {
+    return packed_samples(shards, order.seq, shards->documents(document_start), shards->num_tokens(), document_start);
+  }
+  return token_samples(shards, order.seq, 0, windows_of(*shards, order.seq), document_start);
 }
 
 std::optional<double> bytes_per_token(std::int64_t bytes, std::int64_t tokens) {
@@ -127,12 +131,14 @@ DataSet open_text(const OpenOrder& given) {
   data.vocab = prepared.vocab;
   data.train_shards = shards_of(prepared.train, prepared.vocab, mixture.order);
   data.validation_shards = shards_of(prepared.val, prepared.vocab);
-  data.train = all_windows(data.train_shards, given.seq, data.tokenizer->end_of_text());
+  require_documents(data.tokenizer.get(), deck);
+  const Token document_start = data.tokenizer->end_of_text();
+  data.train = samples_of(given, data.train_shards, document_start);
   if (data.train == nullptr) {
     throw Error(Failure::deck,
                 fmt::format("{} holds {} training tokens: nothing to predict", key_of_data(deck), mixture.tokens));
   }
-  data.validation = all_windows(data.validation_shards, given.seq, data.tokenizer->end_of_text());
+  data.validation = samples_of(given, data.validation_shards, document_start);
   data.train_bytes_per_token = bytes_per_token(mixture.bytes, mixture.tokens);
   data.validation_bytes_per_token = bytes_per_token(prepared.val.bytes, prepared.val.tokens);
   data.description =

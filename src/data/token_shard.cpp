@@ -77,6 +77,21 @@ void remove_quietly(const std::string& path) {
   std::filesystem::remove(path, ignored);
 }
 
+/// Where documents begin in a shard that does not record it.
+std::vector<std::int64_t> found_documents(const TokenShard& shard, Token start) {
+  constexpr std::int64_t kTokens = 1 << 18;
+  std::vector<std::int64_t> starts;
+  std::vector<Token> tokens;
+  for (std::int64_t first = 0; first < shard.num_tokens(); first += kTokens) {
+    tokens.resize(static_cast<std::size_t>(std::min(kTokens, shard.num_tokens() - first)));
+    shard.read(first, tokens);
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      if (tokens[i] == start) starts.push_back(first + static_cast<std::int64_t>(i));
+    }
+  }
+  return starts;
+}
+
 }  // namespace
 
 TokenShard::TokenShard(const std::string& path, std::int64_t vocab)
@@ -175,10 +190,10 @@ std::string TokenShard::sampled_hash() const {
   return hash.digits();
 }
 
-std::vector<std::int64_t> recorded_documents(const TokenShard& shard) {
+std::optional<std::vector<std::int64_t>> recorded_documents(const TokenShard& shard) {
   const std::string path = shard.path() + ".documents";
-  if (!io::is_there(path)) return {};
-  if (auto starts = positions_in(path, shard.num_tokens()); starts) return *std::move(starts);
+  if (!io::is_there(path)) return std::nullopt;
+  if (auto starts = positions_in(path, shard.num_tokens()); starts) return starts;
   throw Error(Failure::input, path + ": not the documents of its shard; remove it, or make the tokens again");
 }
 
@@ -205,6 +220,41 @@ TokenShards::TokenShards(const std::vector<std::string>& paths, std::int64_t voc
   }
   std::int64_t end = 0;
   for (const std::size_t shard : order_) ends_.push_back(end += shards_.at(shard).num_tokens());
+}
+
+std::vector<std::int64_t> TokenShards::documents(Token start) const {
+  std::vector<std::vector<std::int64_t>> of_shards;
+  for (const TokenShard& shard : shards_) {
+    auto recorded = recorded_documents(shard);
+    of_shards.push_back(recorded ? *std::move(recorded) : found_documents(shard, start));
+  }
+  std::vector<std::int64_t> all = {0};
+  for (std::size_t place = 0; place < order_.size(); ++place) {
+    const std::int64_t begin = ends_[place] - shards_[order_[place]].num_tokens();
+    for (const std::int64_t first : of_shards[order_[place]]) {
+      if (begin + first > 0) all.push_back(begin + first);
+    }
+  }
+  return all;
+}
+
+std::optional<std::vector<TokenRange>> TokenShards::answers() const {
+  std::vector<std::vector<TokenRange>> of_shards;
+  for (const TokenShard& shard : shards_) {
+    if (auto recorded = recorded_answers(shard)) of_shards.push_back(*std::move(recorded));
+  }
+  if (of_shards.empty()) return std::nullopt;
+  if (of_shards.size() != shards_.size()) {
+    throw Error(Failure::input, shards_.front().path() + ": of " + std::to_string(shards_.size()) + " shards, " +
+                                    std::to_string(of_shards.size()) +
+                                    " have .answers: shards of conversations and of text are not mixed");
+  }
+  std::vector<TokenRange> all;
+  for (std::size_t place = 0; place < order_.size(); ++place) {
+    const std::int64_t begin = ends_[place] - shards_[order_[place]].num_tokens();
+    for (const auto& range : of_shards[order_[place]]) all.push_back({begin + range.first, begin + range.end});
+  }
+  return all;
 }
 
 std::string TokenShards::order() const {

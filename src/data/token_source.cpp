@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include <kozero/core/error.hpp>
+#include "src/data/answers.hpp"
 #include "src/data/sources.hpp"
 
 namespace kozero::data {
@@ -15,7 +16,14 @@ class TokenSamples final : public SampleSource {
  public:
   TokenSamples(std::shared_ptr<const TokenShards> shards, std::int64_t seq, std::int64_t first, std::int64_t count,
                Token document_start)
-      : shards_(std::move(shards)), seq_(seq), first_(first), count_(count), document_start_(document_start) {}
+      : shards_(std::move(shards)),
+        seq_(seq),
+        first_(first),
+        count_(count),
+        document_start_(document_start),
+        answers_(*shards_) {
+    if (answers_.exist()) conversations_ = shards_->documents(document_start);
+  }
   [[nodiscard]] std::int64_t num_samples() const override { return count_; }
   [[nodiscard]] std::int64_t tail() const override {
     const std::int64_t behind = shards_->num_tokens() - 1 - (first_ + count_) * seq_;
@@ -24,7 +32,24 @@ class TokenSamples final : public SampleSource {
   void read(std::int64_t index, std::span<Token> window) const override {
     shards_->read((first_ + index) * seq_, window);
   }
+  void change_targets(std::int64_t index, std::span<Token> targets) const override {
+    answers_.ignore_others((first_ + index) * seq_ + 1, targets);
+  }
+  [[nodiscard]] std::int64_t ignored_targets(std::int64_t index) const override {
+    const std::int64_t all = index < count_ ? seq_ : tail();
+    return all - answers_.count((first_ + index) * seq_ + 1, all);
+  }
   [[nodiscard]] Token document_start() const override { return document_start_; }
+  /// Conversations of the plain template have the end-of-text token behind each answer.
+  void find_documents(std::int64_t index, std::span<const Token> inputs,
+                      std::vector<std::int32_t>& begins) const override {
+    if (!answers_.exist()) return SampleSource::find_documents(index, inputs, begins);
+    const std::int64_t first = (first_ + index) * seq_;
+    auto next = std::ranges::upper_bound(conversations_, first);
+    for (; next != conversations_.end() && *next < first + std::ssize(inputs); ++next) {
+      begins.push_back(static_cast<std::int32_t>(*next - first));
+    }
+  }
 
  private:
   std::shared_ptr<const TokenShards> shards_;
@@ -32,6 +57,8 @@ class TokenSamples final : public SampleSource {
   std::int64_t first_;
   std::int64_t count_;
   Token document_start_;
+  Answers answers_;
+  std::vector<std::int64_t> conversations_;  ///< where they begin
 };
 
 }  // namespace
@@ -67,10 +94,23 @@ DataSet open_tokens(const OpenOrder& order) {
   if (shards->num_tokens() < 2) {
     throw Error(Failure::deck, fmt::format("data.tokens holds {} tokens: nothing to predict", shards->num_tokens()));
   }
-  const auto kept = static_cast<std::int64_t>(std::floor(static_cast<double>(all) * deck.data.val_fraction));
+  require_documents(data.tokenizer.get(), deck);
   const Token start = data.tokenizer == nullptr ? -1 : data.tokenizer->end_of_text();
-  data.train = token_samples(shards, order.seq, 0, all - kept, start);
-  if (kept > 0) data.validation = token_samples(shards, order.seq, all - kept, kept, start);
+  const auto kept_of = [&](std::int64_t count) {
+    return static_cast<std::int64_t>(std::floor(static_cast<double>(count) * deck.data.val_fraction));
+  };
+  if (packs_documents(deck)) {
+    const std::vector<std::int64_t> documents = shards->documents(start);
+    const auto used = static_cast<std::size_t>(std::ssize(documents) - kept_of(std::ssize(documents)));
+    const std::span kept = std::span(documents).subspan(used);
+    const std::int64_t end = kept.empty() ? shards->num_tokens() : kept.front();
+    data.train = packed_samples(shards, order.seq, std::span(documents).first(used), end, start);
+    if (!kept.empty()) data.validation = packed_samples(shards, order.seq, kept, shards->num_tokens(), start);
+  } else {
+    const std::int64_t kept = kept_of(all);
+    data.train = token_samples(shards, order.seq, 0, all - kept, start);
+    if (kept > 0) data.validation = token_samples(shards, order.seq, all - kept, kept, start);
+  }
   data.train_shards = data.validation_shards = shards;
   data.description = fmt::format("{} tokens in {} shards", shards->num_tokens(), deck.data.tokens.size());
   return data;

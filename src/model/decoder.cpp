@@ -109,7 +109,9 @@ void open_unit_of_block(ParameterTable& table, const Config& config, std::int64_
 
 template <class Scalar>
 Decoder<Scalar>::Decoder(DecoderParts<Scalar> parts)
-    : parts_(std::move(parts)), held_((parts_.blocks.size() + blocks_in_unit() - 1) / blocks_in_unit()) {
+    : parts_(std::move(parts)),
+      seq_(parts_.config.seq),
+      held_((parts_.blocks.size() + blocks_in_unit() - 1) / blocks_in_unit()) {
   freeze_tensors(parts_.table, parts_.config);
 }
 
@@ -127,9 +129,11 @@ void Decoder<Scalar>::release_block(ParameterAccess<Scalar>& access, std::size_t
 }
 
 template <class Scalar>
-void Decoder<Scalar>::reserve(MemoryLedger& ledger, std::int64_t micro_batch, Recompute recompute) {
+void Decoder<Scalar>::reserve(MemoryLedger& ledger, std::int64_t micro_batch, Recompute recompute, std::int64_t seq) {
   const Config& config = parts_.config;
-  const std::int64_t num_rows = micro_batch * config.seq;
+  require(seq <= config.seq, "Decoder: sequences longer than the model's positions");
+  if (seq > 0) seq_ = seq;
+  const std::int64_t num_rows = micro_batch * seq_;
   const std::size_t num_blocks = parts_.blocks.size();
   micro_batch_ = micro_batch;
   group_ = recompute.blocks == 0 ? num_blocks : std::min(static_cast<std::size_t>(recompute.blocks), num_blocks);
@@ -140,8 +144,8 @@ void Decoder<Scalar>::reserve(MemoryLedger& ledger, std::int64_t micro_batch, Re
     const Block<Scalar>& block = parts_.blocks[layer];
     for (std::size_t i = 0; i < block.size(); ++i) {
       const Sublayer<Scalar>* other = layer < group_ ? nullptr : parts_.blocks[layer % group_][i].get();
-      block[i]->reserve(ledger, micro_batch, config.seq, other, recompute.keeps_attention);
-      scratch = std::max(scratch, block[i]->scratch_bytes(micro_batch, config.seq));
+      block[i]->reserve(ledger, micro_batch, seq_, other, recompute.keeps_attention);
+      scratch = std::max(scratch, block[i]->scratch_bytes(micro_batch, seq_));
       const bool ends_group = i + 1 == block.size() && ((layer + 1) % group_ == 0 || layer + 1 == num_blocks);
       const std::string label = "block." + std::to_string(layer) + " residual";
       states_.push_back(layer < group_ || ends_group
@@ -182,7 +186,7 @@ void Decoder<Scalar>::next_token_logits(ParameterAccess<Scalar>& access, Matrix<
                                         std::int64_t num_tokens, Vector<float> logits) {
   constexpr std::int64_t kSpan = 128;
   const auto given = static_cast<std::int64_t>(inputs.extent(1));
-  require(num_tokens >= 1 && num_tokens <= given && given <= parts_.config.seq,
+  require(num_tokens >= 1 && num_tokens <= given && given <= seq_,
           "next_token_logits: " + std::to_string(num_tokens) + " tokens of " + std::to_string(given));
   // On a GPU, lengths are rounded up to a multiple of kSpan, since cuDNN needs about a second to plan a new length.
   // Causal attention keeps the padding from affecting the result.
@@ -304,15 +308,14 @@ template <class Scalar>
 Pass Decoder<Scalar>::pass_of(const Batch& batch, float dropout) const {
   Pass pass;
   pass.batch = batch.num_sequences();
-  pass.positions = pass.batch == 0 ? parts_.config.seq : static_cast<std::int64_t>(batch.inputs.extent(1));
+  pass.positions = pass.batch == 0 ? seq_ : static_cast<std::int64_t>(batch.inputs.extent(1));
   pass.sample_ids = batch.sample_ids;
   pass.documents = batch.documents;
   pass.dropout = dropout;
   pass.scratch_memory = scratch_;
-  require(pass.batch <= micro_batch_ && pass.positions <= parts_.config.seq,
+  require(pass.batch <= micro_batch_ && pass.positions <= seq_,
           "Decoder: a batch of " + std::to_string(pass.batch) + " x " + std::to_string(pass.positions) +
-              " tokens where " + std::to_string(micro_batch_) + " x " + std::to_string(parts_.config.seq) +
-              " are reserved");
+              " tokens where " + std::to_string(micro_batch_) + " x " + std::to_string(seq_) + " are reserved");
   return pass;
 }
 
@@ -331,7 +334,7 @@ double Decoder<Scalar>::flops_per_token() const {
     const double products = 1.0 + (row.unit >= lowest ? 1.0 : 0.0) + (row.trainable ? 1.0 : 0.0);
     if (row.shape.size() > 1 && !only_looked_up) operations += 2.0 * products * static_cast<double>(row.extent());
   }
-  const auto attention = static_cast<double>(config.heads * config.head_dim * config.seq);
+  const auto attention = static_cast<double>(config.heads * config.head_dim * seq_);
   for (std::size_t layer = 0; layer < parts_.blocks.size(); ++layer) {
     operations += (unit_of_block(layer) >= lowest ? 6.0 : 2.0) * attention;
   }

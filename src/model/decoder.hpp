@@ -86,7 +86,7 @@ class Decoder : public Model<Scalar> {
   [[nodiscard]] const ParameterTable& parameters() const override { return parts_.table; }
   [[nodiscard]] const Config& config() const override { return parts_.config; }
 
-  void reserve(MemoryLedger& ledger, std::int64_t micro_batch, Recompute recompute) override;
+  void reserve(MemoryLedger& ledger, std::int64_t micro_batch, Recompute recompute, std::int64_t seq) override;
   void forward_backward(ParameterAccess<Scalar>& access, const Batch& batch, float loss_factor, double* loss) override;
   double evaluate(ParameterAccess<Scalar>& access, const Batch& batch) override;
   void next_token_logits(ParameterAccess<Scalar>& access, Matrix<const Token> inputs, std::int64_t num_tokens,
@@ -118,6 +118,7 @@ class Decoder : public Model<Scalar> {
   void recompute(ParameterAccess<Scalar>& access, const Pass& pass, std::size_t first, std::size_t last);
 
   DecoderParts<Scalar> parts_;
+  std::int64_t seq_;  // of a batch, at most
   std::int64_t micro_batch_ = 0;
   std::vector<Matrix<Scalar>> states_;      // 2L + 1 residual states (N, C); groups share the memory of inner states
   std::size_t group_ = 1;                   // blocks whose activations are in memory at once: all L, or Recompute's N

@@ -153,7 +153,7 @@ void Head<Scalar>::walk_forward(ParameterAccess<Scalar>& access, const Pass& pas
     });
     access.release(block->unit);
   }
-  kernels::put_losses(pass.space, slice(losses_, 0, pass.num_rows()), softmax_of({0, pass.num_rows()}));
+  kernels::put_losses(pass.space, slice(losses_, 0, pass.num_rows()), softmax_of({0, pass.num_rows()}), targets);
 }
 
 template <class Scalar>

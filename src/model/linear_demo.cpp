@@ -60,7 +60,8 @@ LinearDemo<Scalar>::LinearDemo(const Config& config, ParameterTable table, Matri
 }
 
 template <class Scalar>
-void LinearDemo<Scalar>::reserve(MemoryLedger& ledger, std::int64_t micro_batch, Recompute /*recompute*/) {
+void LinearDemo<Scalar>::reserve(MemoryLedger& ledger, std::int64_t micro_batch, Recompute /*recompute*/,
+                                 std::int64_t /*seq*/) {
   const std::int64_t dim = config_.dim;
   const std::int64_t unit = table_.unit(0).extent;
   x_ = ledger.take<Scalar>(Memory::activations, "inputs", micro_batch, dim);

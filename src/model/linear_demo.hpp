@@ -25,7 +25,7 @@ class LinearDemo : public Model<Scalar> {
   [[nodiscard]] const Config& config() const override { return config_; }
 
   /// Keeps everything: there is one layer.
-  void reserve(MemoryLedger& ledger, std::int64_t micro_batch, Recompute recompute) override;
+  void reserve(MemoryLedger& ledger, std::int64_t micro_batch, Recompute recompute, std::int64_t seq) override;
   /// Waits, as no other model does: the inputs are drawn on the host.
   void forward_backward(ParameterAccess<Scalar>& access, const Batch& batch, float loss_factor, double* loss) override;
   double evaluate(ParameterAccess<Scalar>& access, const Batch& batch) override;

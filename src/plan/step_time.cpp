@@ -101,7 +101,7 @@ std::vector<std::string> published_gpus() {
 
 Speed measured_speed(const train::Settings& settings) {
   const double products = with_stored_type(settings.precision, [&](auto type) {
-    return rate_of_products<decltype(type)>(settings.model, settings.batch.micro_batch * settings.model.seq);
+    return rate_of_products<decltype(type)>(settings.model, settings.batch.micro_batch * settings.step.seq);
   });
   return {products, rate_of_memory()};
 }
@@ -198,7 +198,7 @@ StepTime step_time(const train::Settings& settings, const MemoryPlan& plan, cons
   const model::Config& config = settings.model;
   const auto stored = static_cast<double>(parameter_bytes(settings.precision).stored);
   const auto tokens =
-      static_cast<double>(settings.batch.micro_steps * settings.batch.micro_batch * config.seq);  // of this rank
+      static_cast<double>(settings.batch.micro_steps * settings.batch.micro_batch * settings.step.seq);  // of this rank
   const auto layers = static_cast<double>(config.layers);
   const auto dim = static_cast<double>(config.dim);
   StepTime time;

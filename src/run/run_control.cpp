@@ -222,7 +222,7 @@ void RunControl::look_at_folder() {
 }
 
 bool RunControl::time_is_over() const {
-  const std::chrono::duration<double> passed = Clock::now() - start_;
+  const std::chrono::duration<double> passed = Clock::now() - started_.begin;
   return deck_.run.max_minutes > 0.0 && passed.count() > 60.0 * deck_.run.max_minutes;
 }
 

@@ -118,9 +118,8 @@ class RunControl {
   std::string folder_lost_;
   std::optional<Error> metrics_lost_;
   std::int64_t rows_lost_ = 0;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  std::chrono::steady_clock::time_point looked_ = start_;
-  std::chrono::steady_clock::time_point recorded_ = start_;  // the step, in status.json
+  std::chrono::steady_clock::time_point looked_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point recorded_ = looked_;  // the step, in status.json
 };
 
 }  // namespace kozero::run

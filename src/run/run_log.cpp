@@ -71,7 +71,7 @@ std::string batch_line(const Banner& banner) {
   const bool local = banner.settings.zero.accumulation == zero::Accumulation::local;
   return fmt::format(
       "batch        {} sequences of {} tokens per step = {} per rank at once x {} {} x {} {}, gradients added {}",
-      batch.global_batch, banner.settings.model.seq, batch.micro_batch, banner.comm.size(),
+      batch.global_batch, banner.settings.step.seq, batch.micro_batch, banner.comm.size(),
       banner.comm.size() == 1 ? "rank" : "ranks", batch.micro_steps,
       batch.micro_steps == 1 ? "micro-step" : "micro-steps",
       !banner.comm.adds_in_order() ? "in the back end's order"
@@ -90,6 +90,14 @@ std::string model_line(const Banner& banner) {
       model.layers, model.dim, model.heads, model.vocab,
       model.vocab_block == 0 ? "" : fmt::format(" in blocks of {}", model.vocab_block),
       static_cast<double>(banner.parameters.num_parameters()) / 1e6, banner.parameters.num_units());
+}
+
+/// "300 steps", "steps 201 to 300, lesson 2 of 2 of the curriculum"
+std::string steps_text(const Banner& banner) {
+  const std::int64_t last = banner.settings.steps;
+  if (banner.deck.whole == nullptr) return fmt::format("{} steps", last);
+  return fmt::format("steps {} to {}, lesson {} of {} of the curriculum", banner.settings.step.steps_before + 1, last,
+                     banner.deck.lesson + 1, banner.deck.run.curriculum.size());
 }
 
 /// "" if every tensor is trained.
@@ -115,9 +123,9 @@ std::string multiplier_text(const Banner& banner) {
 std::string attention_text(const Banner& banner) {
   const auto& model = banner.settings.model;
   if (!architecture(model.arch).decoder) return "none";
-  auto shape = model::attention_shape(model, banner.settings.batch.micro_batch, model.seq);
+  auto shape = model::attention_shape(model, banner.settings.batch.micro_batch, banner.settings.step.seq);
   shape.dropout = model.dropout;
-  if (banner.settings.masks_documents) shape.documents.longest = model.seq;
+  if (banner.settings.masks_documents) shape.documents.longest = banner.settings.step.seq;
   return with_stored_type(banner.settings.precision,
                           [&](auto type) { return kernels::attention_by<decltype(type)>(shape); });
 }
@@ -174,8 +182,8 @@ std::vector<std::string> lines_of(const Banner& banner) {
       stage_line(banner),
       batch_line(banner),
       precision_line(banner),
-      fmt::format("optimizer    {}, lr {} {}, {} steps", deck.optim.kind, banner.settings.step.schedule.lr,
-                  deck.optim.schedule, banner.settings.steps),
+      fmt::format("optimizer    {}, lr {} {}, {}", deck.optim.kind, banner.settings.step.schedule.lr,
+                  deck.optim.schedule, steps_text(banner)),
       fmt::format("placement    {}{}, communicator {}", banner.comm.size() > 1 ? "rank 0: " : "",
                   banner.runtime.placement(), banner.comm.description()),
       memory_line(banner)};
@@ -228,7 +236,8 @@ void RunLog::say_banner() {
   }
   if (const std::string note = note_on_device(deck_); !note.empty()) log_.say("note         " + note);
   for (const auto& line : start_.notes()) log_.say(line);
-  if (const auto note = train::schedule_note(deck_, settings_.steps); !note.empty()) log_.say("note         " + note);
+  if (const auto note = train::schedule_note(deck_, settings_.steps - settings_.step.steps_before); !note.empty())
+    log_.say("note         " + note);
   if (data_.loss_floor) log_.say(fmt::format("loss floor   {:.4f} (the source's entropy)", *data_.loss_floor));
 }
 

@@ -40,7 +40,8 @@ RunStart::RunStart(Session& session, const StartedAs& started)
       run_(session, log_, started),
       provenance_(run_.provenance()) {
   const auto vocab = distributed::agreed(control_, [&] { return data::vocab_of(deck_); });
-  const auto seq = distributed::agreed(control_, [&] { return train::model_config(deck_, vocab).seq; });
+  const auto seq =
+      distributed::agreed(control_, [&] { return train::seq_of(deck_, train::model_config(deck_, vocab)); });
   notes_ = check_before_data(session, vocab);
   data_ = data::open_data(deck_, seq, control_);
   settings_ = distributed::agreed(control_, [&] {
@@ -53,6 +54,7 @@ RunStart::RunStart(Session& session, const StartedAs& started)
   data_identity_ = data_check_->identity(control_);
   settings_.staged = settings_.staged && can_save_beside(session.environment());
   resume_ = find_resume_point();
+  require_lesson();
   if (const std::string other = other_data(); deck_.data.strict && !other.empty()) {
     throw Error(Failure::deck, other + "; refused by data.strict = true", Error::Seen::by_all_ranks);
   }
@@ -63,6 +65,14 @@ RunStart::RunStart(Session& session, const StartedAs& started)
   });
   small_files_ = distributed::agreed(control_, [&] { return texts_of_small_files(); });
   held_ = std::make_shared<io::HeldFolder>(folder_, run_.lock());
+}
+
+void RunStart::require_lesson() const {
+  if (deck_.whole == nullptr) return;
+  const bool is_last = deck_.lesson + 1 == deck_.run.curriculum.size();
+  const std::int64_t step = resume_.record.step;
+  if (step >= settings_.step.steps_before && (is_last || step < settings_.steps)) return;
+  throw OtherLesson{step};
 }
 
 void RunStart::create_folder() {
@@ -120,7 +130,8 @@ std::string RunStart::set_aside_run_before() const {
 }
 
 std::string RunStart::other_data() const {
-  const std::string differs = resume_.source.empty() ? "" : data::difference(resume_.record.data, data_identity_);
+  const bool compares = !resume_.source.empty() && resume_.record.steps_before == settings_.step.steps_before;
+  const std::string differs = compares ? data::difference(resume_.record.data, data_identity_) : "";
   return differs.empty() ? "" : fmt::format("the training data differ from those of {}: {}", resume_.source, differs);
 }
 

@@ -26,10 +26,15 @@
 
 namespace kozero::run {
 
+/// Thrown on all ranks: the run goes on after `step`, which is of another lesson of the curriculum than the deck.
+struct OtherLesson {
+  std::int64_t step = 0;
+};
+
 class RunStart {
  public:
   /// Locks the run's folder if it may be continued, opens the data, plans and allocates memory, creates the folder.
-  /// Throws Error before any large allocation if the plan does not fit.
+  /// Throws Error before any large allocation if the plan does not fit; OtherLesson.
   RunStart(Session& session, const StartedAs& started);
   RunStart(const RunStart&) = delete;
   RunStart& operator=(const RunStart&) = delete;
@@ -69,6 +74,7 @@ class RunStart {
   void identify_data();
 
  private:
+  void require_lesson() const;
   void create_folder();
   void continue_folder();
   /// If run.dir had a run: the status of the newest run there, the command that continues it, and this run's folder;

@@ -75,6 +75,9 @@ class TrainingRun {
  private:
   void run_to_the_end();
   void train_all_steps();
+  [[nodiscard]] bool is_last_lesson() const;
+  /// The end of a lesson that another one follows.
+  void end_lesson();
   /// After a stop signal, or within a step: saves the step's checkpoint, or the weights, and nothing else.
   [[noreturn]] void stop_at_once();
   /// The ranks agreed to stop within a step: saves the state of the step before, unless it is saved.
@@ -128,6 +131,7 @@ void TrainingRun::run_to_the_end() {
   train_all_steps();
   if (run_.stopped_by_signal() || run_.interrupted()) stop_at_once();
   run_log_.say_memory();
+  if (run_.reason() == stop_reason::kNone && !is_last_lesson()) return end_lesson();
   save_weights();
   saving_.finish();
   run_.end_steps();
@@ -140,10 +144,24 @@ void TrainingRun::run_to_the_end() {
   run_.finish();
 }
 
+bool TrainingRun::is_last_lesson() const {
+  return deck_.whole == nullptr || deck_.lesson + 1 == deck_.run.curriculum.size();
+}
+
+void TrainingRun::end_lesson() {
+  saving_.finish();
+  run_.end_steps();
+  run_log_.say_evaluation();
+  run_.end_outputs();
+  log_.say(fmt::format("lesson {} of {} is complete: {}", deck_.lesson + 1, deck_.run.curriculum.size(), saved_text()));
+  run_.finish();
+}
+
 void TrainingRun::train_all_steps() {
   const Phase phase("training");
   const data::SampleSource& source = *start_.data().train;
-  const data::Sampler sampler(settings_.seed, source.num_samples(), settings_.batch.global_batch);
+  const data::Sampler sampler(settings_.order_seed, source.num_samples(), settings_.batch.global_batch,
+                              settings_.step.steps_before);
   engine_.train_on(sampler, source, settings_.step);
   std::optional<io::MetricsFile> metrics = start_.open_metrics();
   TensorBoard board(deck_.log.tensorboard && metrics ? start_.folder() : "", start_.step() + 1, log_);
@@ -257,6 +275,22 @@ void TrainingRun::save_weights() {
 
 }  // namespace
 
-RunSummary train(Session& session, const StartedAs& started) { return TrainingRun(session, started).execute(); }
+RunSummary train(Session& session, const StartedAs& started) {
+  io::Deck whole = session.deck();
+  if (whole.run.curriculum.empty()) return TrainingRun(session, started).execute();
+  RunSummary summary;
+  for (std::size_t lesson = 0; lesson < whole.run.curriculum.size();) {
+    session.use_lesson(io::deck_of_lesson(whole, lesson));
+    try {
+      summary = TrainingRun(session, started).execute();
+      whole.run.dir = summary.folder;
+      whole.checkpoint.resume = "auto";
+      ++lesson;
+    } catch (const OtherLesson& other) {
+      lesson = train::lesson_after(whole, session.control().size(), other.step);
+    }
+  }
+  return summary;
+}
 
 }  // namespace kozero::run

@@ -256,7 +256,8 @@ std::string Replay::execute() {
 }  // namespace
 
 data::DataSet open_data_of(const io::Deck& deck, distributed::Communicator& comm) {
-  const auto seq = distributed::agreed(comm, [&] { return train::model_config(deck, data::vocab_of(deck)).seq; });
+  const auto seq =
+      distributed::agreed(comm, [&] { return train::seq_of(deck, train::model_config(deck, data::vocab_of(deck))); });
   data::DataSet data = data::open_data(deck, seq, comm);
   distributed::agreed(comm, [&] { data::require_whole_sample(data, deck, seq); });
   return data;
@@ -294,7 +295,8 @@ UnsavedRun::UnsavedRun(Session& session, io::Deck deck, const data::DataSet& dat
   } else {
     begin_weights(deck, engine(), *mesh().all);
   }
-  sampler_.emplace(settings_.seed, data.train->num_samples(), settings_.batch.global_batch);
+  sampler_.emplace(settings_.order_seed, data.train->num_samples(), settings_.batch.global_batch,
+                   settings_.step.steps_before);
   engine().train_on(*sampler_, *data.train, settings_.step);
 }
 

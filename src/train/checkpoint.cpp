@@ -171,7 +171,8 @@ void compare_decks(Changes& changes, const io::CheckpointRecord& saved, const io
     if (row.effect == io::Effect::bits) changes.compare(row.key, value_text(was, row), value_text(now, row));
     other_length = other_length || (row.effect == io::Effect::length && io::text_in(was, row) != io::text_in(now, row));
   }
-  if (other_length) compare_length(changes, rates_of(was, saved), rates_of(now, mine), saved.step);
+  const bool has_lessons = !was.run.curriculum.empty() || !now.run.curriculum.empty();
+  if (other_length && !has_lessons) compare_length(changes, rates_of(was, saved), rates_of(now, mine), saved.step);
 }
 
 std::string named_tuning(const std::string& hash) { return hash.empty() ? "none" : hash; }
@@ -299,10 +300,15 @@ io::CheckpointRecord record_of(const io::Deck& deck, const Settings& settings, c
           .seed = settings.seed,
           .global_batch = settings.batch.global_batch,
           .num_samples = data.train->num_samples(),
+          .steps_before = settings.step.steps_before,
           .model = model_json(settings.model),
           .tokenizer = identity_of(data.tokenizer.get()),
           .deck = io::resolved_text(resolved_deck(deck, settings, folder)),
           .loss_scale = settings.step.loss_scaler.state()};
+}
+
+bool is_of_other_lesson(const io::CheckpointRecord& saved, const io::CheckpointRecord& mine) {
+  return saved.steps_before != mine.steps_before;
 }
 
 std::vector<std::string> changes_since(const io::CheckpointRecord& saved, const io::CheckpointRecord& mine) {
@@ -319,11 +325,14 @@ std::vector<std::string> changes_since(const io::CheckpointRecord& saved, const 
   before.emplace(kArithmetic, "1");  // checkpoints of programs whose bits depended on the processor
   for (const auto& [name, was] : before) {
     const auto now = mine.exactness.find(name);
-    if (now == mine.exactness.end()) continue;
+    if (now == mine.exactness.end() || (name == "train.micro_batch" && is_of_other_lesson(saved, mine))) continue;
     changes.compare(name, was, now->second);
   }
   changes.compare("the hash of run.tuning's file", named_tuning(saved.tuning), named_tuning(mine.tuning));
-  changes.compare("the data's number of samples", std::to_string(saved.num_samples), std::to_string(mine.num_samples));
+  if (!is_of_other_lesson(saved, mine)) {
+    changes.compare("the data's number of samples", std::to_string(saved.num_samples),
+                    std::to_string(mine.num_samples));
+  }
   return changes.texts();
 }
 
@@ -341,7 +350,9 @@ std::vector<std::string> disagreements(const io::CheckpointRecord& saved, const 
     if (!model_now.contains(key)) compare(differences, "model." + key, value.dump(), text_in(model_now, key));
   }
   compare(differences, "the tokenizer", saved.tokenizer, mine.tokenizer);
-  compare(differences, "the global batch", std::to_string(saved.global_batch), std::to_string(mine.global_batch));
+  if (!is_of_other_lesson(saved, mine)) {
+    compare(differences, "the global batch", std::to_string(saved.global_batch), std::to_string(mine.global_batch));
+  }
   return differences;
 }
 

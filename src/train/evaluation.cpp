@@ -40,6 +40,8 @@ std::optional<Evaluation> evaluate(Evaluator& evaluator, const data::SampleSourc
     }
     losses.push_back(evaluator.evaluate(evaluator.loader().load(source, names)));
   }
+  std::int64_t ignored = 0;
+  for (std::int64_t i = 0; i < total; ++i) ignored += source.ignored_targets(spread_sample(i, total, all));
   double loss = data::sum_over_granules(distributed::from_all_ranks(comm, losses), comm.size(), granules.count());
   const std::int64_t tail = total == all ? source.tail() : 0;
   if (tail > 0) {
@@ -47,9 +49,10 @@ std::optional<Evaluation> evaluate(Evaluator& evaluator, const data::SampleSourc
     const double of_tail =
         evaluator.evaluate(is_mine ? evaluator.loader().load_tail(source) : evaluator.loader().load(source, {}));
     loss += distributed::broadcast_value(comm, of_tail);
+    ignored += source.ignored_targets(all);
   }
-  const std::int64_t tokens = total * evaluator.config().seq + tail;
-  return Evaluation{loss / static_cast<double>(tokens), tokens};
+  const std::int64_t targets = std::max<std::int64_t>(1, total * evaluator.seq() + tail - ignored);
+  return Evaluation{loss / static_cast<double>(targets), targets};
 }
 
 void require_validation_data(const io::Deck& deck, const data::DataSet& data) {
@@ -76,8 +79,10 @@ std::optional<Evaluation> Validation::measure(const std::function<bool()>& stops
 }
 
 std::string Validation::coverage(const Evaluation& evaluation) const {
-  const std::int64_t all = data_.validation->num_samples() * settings_.model.seq + data_.validation->tail();
-  return "on " + io::grouped_digits(evaluation.tokens) + " of " + io::grouped_digits(all) + " tokens";
+  const data::SampleSource& source = *data_.validation;
+  std::int64_t all = source.num_samples() * settings_.step.seq + source.tail();
+  for (std::int64_t i = 0; i <= source.num_samples(); ++i) all -= source.ignored_targets(i);
+  return "on " + io::grouped_digits(evaluation.targets) + " of " + io::grouped_digits(all) + " tokens";
 }
 
 }  // namespace kozero::train

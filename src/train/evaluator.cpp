@@ -47,10 +47,11 @@ EvaluatorOf<Scalar, Interface>::EvaluatorOf(const Settings& settings, const dist
                                             MemoryLedger& ledger)
     : comm_(mesh.all()),
       model_(model::make_model<Scalar>(settings.model)),
+      seq_(settings.step.seq),
       offloaded_(memory_of(settings.offload, comm_.rank())),
       state_(model_->parameters(), mesh, zero_config(settings), ledger, state_memory(settings, offloaded_.get())) {
   if (settings.use == Use::generation) return;
-  loader_ = std::make_unique<data::BatchLoader>(settings.batch.micro_batch, settings.model.seq, ledger,
+  loader_ = std::make_unique<data::BatchLoader>(settings.batch.micro_batch, settings.step.seq, ledger,
                                                 settings.use == Use::training ? settings.batch.micro_steps : 1,
                                                 settings.masks_documents);
 }
@@ -59,7 +60,8 @@ template <class Scalar, class Interface>
 void EvaluatorOf<Scalar, Interface>::reserve(const Settings& settings, MemoryLedger& ledger) {
   // Evaluation runs no backward, so all blocks share one block's activations.
   const model::Recompute recompute = settings.use == Use::training ? settings.recompute : model::Recompute{.blocks = 1};
-  if (settings.use != Use::generation) model_->reserve(ledger, settings.batch.micro_batch, recompute);
+  if (settings.use != Use::generation)
+    model_->reserve(ledger, settings.batch.micro_batch, recompute, settings.step.seq);
   ledger.book(Memory::workspace, "matrix products", kernels::product_workspace());
 }
 

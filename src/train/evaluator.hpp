@@ -24,6 +24,7 @@ class EvaluatorOf : public Interface {
   EvaluatorOf(const Settings& settings, const distributed::Mesh& mesh, MemoryLedger& ledger);
 
   [[nodiscard]] const model::Config& config() const override { return model_->config(); }
+  [[nodiscard]] std::int64_t seq() const override { return seq_; }
   [[nodiscard]] const ParameterTable& parameters() const override { return model_->parameters(); }
   [[nodiscard]] double flops_per_token() const override { return model_->flops_per_token(); }
   std::string closing_line() override { return model_->closing_line(state_); }
@@ -58,6 +59,7 @@ class EvaluatorOf : public Interface {
  private:
   distributed::Communicator& comm_;
   std::unique_ptr<model::Model<Scalar>> model_;
+  std::int64_t seq_;
   std::unique_ptr<MemorySource> offloaded_;  // set if Settings::offload uses host or disk
   zero::ShardedState<Scalar> state_;
   std::unique_ptr<data::BatchLoader> loader_;  // null for generation

@@ -104,7 +104,7 @@ Token pick_token(std::span<const float> logits, const Sampling& sampling, double
 Generator::Generator(Evaluator& evaluator, std::int64_t vocab, MemoryLedger& ledger)
     : evaluator_(evaluator),
       vocab_(vocab),
-      context_(ledger.take<Token>(Memory::workspace, "generation context", 1, evaluator.config().seq)),
+      context_(ledger.take<Token>(Memory::workspace, "generation context", 1, evaluator.seq())),
       logits_(ledger.take<float>(Memory::workspace, "generation logits", evaluator.config().vocab)),
       host_context_(context_.extent(1)),
       host_logits_(logits_.extent(0)) {}

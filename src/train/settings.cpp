@@ -10,6 +10,7 @@
 #include <kozero/core/architecture.hpp>
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/core/random.hpp>
 #include <kozero/train/settings.hpp>
 #include "io/deck/check.hpp"
 #include "io/deck/schema.hpp"
@@ -194,6 +195,36 @@ bool is_default(const T& /*value*/) {
 
 }  // namespace
 
+std::int64_t seq_of(const io::Deck& deck, const model::Config& model) {
+  if (deck.train.seq <= model.seq) return deck.train.seq > 0 ? deck.train.seq : model.seq;
+  io::refuse_value(deck, "train.seq", "accepted are at most " + std::to_string(model.seq) + ", the model's positions");
+}
+
+StepRange steps_of_lesson(const io::Deck& deck, int num_ranks) {
+  if (deck.whole == nullptr) return {};
+  StepRange range;
+  for (std::size_t i = 0; i <= deck.lesson; ++i) {
+    const io::LessonKeys& keys = deck.run.curriculum[i];
+    range.first = range.last;
+    if (keys.steps > 0) {
+      range.last += keys.steps;
+    } else {
+      const io::Deck lesson = io::deck_of_lesson(*deck.whole, i);
+      const std::int64_t tokens =
+          batch_sizes(lesson, num_ranks).global_batch * seq_of(lesson, model_config(lesson, lesson.model.vocab));
+      range.last += ceil_div(keys.tokens, tokens);
+    }
+  }
+  return range;
+}
+
+std::size_t lesson_after(const io::Deck& whole, int num_ranks, std::int64_t step) {
+  const std::size_t last = whole.run.curriculum.size() - 1;
+  std::size_t lesson = 0;
+  while (lesson < last && steps_of_lesson(io::deck_of_lesson(whole, lesson), num_ranks).last <= step) ++lesson;
+  return lesson;
+}
+
 std::int64_t total_steps(const io::Deck& deck, std::int64_t num_samples, std::int64_t global_batch) {
   if (deck.run.epochs == 0) return deck.run.steps;
   return std::max<std::int64_t>(1, deck.run.epochs * ceil_div(num_samples, global_batch));
@@ -305,8 +336,11 @@ Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_voca
   settings.model = model_config(deck, data_vocab);
   settings.batch = batch_sizes(deck, num_ranks);
   settings.masks_documents = deck.data.mask_documents;
-  settings.seed = static_cast<std::uint64_t>(deck.run.seed);
-  settings.steps = total_steps(deck, num_samples, settings.batch.global_batch);
+  settings.seed = settings.order_seed = static_cast<std::uint64_t>(deck.run.seed);
+  if (deck.lesson > 0) settings.order_seed = stream_key(settings.seed, "lesson." + std::to_string(deck.lesson));
+  const StepRange lesson_steps = steps_of_lesson(deck, num_ranks);
+  settings.steps =
+      deck.whole == nullptr ? total_steps(deck, num_samples, settings.batch.global_batch) : lesson_steps.last;
   const int stage = static_cast<int>(deck.zero.stage);
   settings.ranks_per_group = stage == 0 ? num_ranks : ranks_per_group(deck, num_ranks);
   settings.on_gpus = runs_on_gpus(deck);
@@ -322,18 +356,20 @@ Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_voca
                    .prefetch_units = static_cast<int>(deck.zero.prefetch_units)};
   settings.optim = {deck.optim.kind, deck.optim.betas[0],     deck.optim.betas[1],
                     deck.optim.eps,  deck.optim.weight_decay, deck.optim.momentum};
-  settings.step = {.seq = settings.model.seq,
+  settings.step = {.seq = seq_of(deck, settings.model),
+                   .steps_before = lesson_steps.first,
                    .micro_steps = settings.batch.micro_steps,
                    .grad_clip = deck.train.grad_clip,
                    .on_nonfinite = deck.train.on_nonfinite == "skip" ? OnNonFinite::skip : OnNonFinite::stop,
                    .max_skips = deck.train.max_skips,
                    .check_every = deck.run.check_every,
                    .loss_scaler = loss_scaler_of(deck.train),
-                   .schedule = schedule_of(deck, settings.batch.rate_factor, settings.steps)};
+                   .schedule = schedule_of(deck, settings.batch.rate_factor, settings.steps - lesson_steps.first)};
   return settings;
 }
 
 io::Deck resolved_deck(io::Deck deck, const Settings& settings, const std::string& folder) {
+  if (deck.whole != nullptr) deck = io::Deck(*deck.whole);
   const model::Config& config = settings.model;
   const bool decoder = architecture(config.arch).decoder;
   model::for_each_field(config, [&](const model::Field& field, const auto& value) {

@@ -102,10 +102,11 @@ StepResult Trainer<Scalar>::step(std::int64_t step, const std::function<int()>& 
   const data::Granules granules(sampler_->positions(step), loader().micro_batch());
   const int micro_steps = granules.micro_steps(comm().size());
   StepResult result{.step = step, .tokens = sampler_->positions(step).count * config_.seq, .micro_steps = micro_steps};
+  result.targets = std::max<std::int64_t>(1, result.tokens - ignored_targets(step));
   result.loss_scale = config_.loss_scaler.scale();
   const auto start = Clock::now();
   int next_request = micro_step_s_ == 0.0 ? 1 : micro_steps_between_requests(micro_step_s_);
-  const float factor = static_cast<float>(result.loss_scale) / static_cast<float>(result.tokens);
+  const float factor = static_cast<float>(result.loss_scale) / static_cast<float>(result.targets);
   for (int micro_step = 0; micro_step < micro_steps; ++micro_step) {
     state().gradients().begin_micro_step({micro_step, micro_steps, granules.busy_ranks(micro_step, comm().size())});
     const model::Batch micro_batch =
@@ -131,7 +132,7 @@ StepResult Trainer<Scalar>::step(std::int64_t step, const std::function<int()>& 
     auto timer = phase_seconds_.phase("check");
     check_->compare(step);
   }
-  result.lr = optim::learning_rate(config_.schedule, step);
+  result.lr = optim::learning_rate(config_.schedule, step - config_.steps_before);
   result.skipped = !std::isfinite(result.loss) || !std::isfinite(result.grad_norm);
   if (!result.skipped) {
     update(result);
@@ -190,18 +191,30 @@ void Trainer<Scalar>::gather_loss(const std::function<int()>& request, std::int6
     micro_step_s_ = std::max(micro_step_s_, report.micro_step_s);
     result.request = std::max(result.request, static_cast<int>(report.request));
   }
-  result.loss = data::sum_over_granules(losses, comm().size(), granules) / static_cast<double>(result.tokens);
+  result.loss = data::sum_over_granules(losses, comm().size(), granules) / static_cast<double>(result.targets);
+}
+
+template <class Scalar>
+std::int64_t Trainer<Scalar>::ignored_targets(std::int64_t step) const {
+  std::int64_t ignored = 0;
+  for (const auto& name : names(step, sampler_->positions(step))) ignored += source_->ignored_targets(name.sample);
+  return ignored;
+}
+
+template <class Scalar>
+std::vector<data::SampleName> Trainer<Scalar>::names(std::int64_t step, const data::Share& positions) const {
+  const std::int64_t epoch = sampler_->epoch(step);
+  std::vector<data::SampleName> names;
+  for (std::int64_t position = positions.first; position < positions.first + positions.count; ++position) {
+    names.push_back(data::SampleName{epoch, sampler_->sample(epoch, position)});
+  }
+  return names;
 }
 
 template <class Scalar>
 model::Batch Trainer<Scalar>::batch(std::int64_t step, const data::Share& now) {
   auto timer = phase_seconds_.phase("data");
-  const std::int64_t epoch = sampler_->epoch(step);
-  std::vector<data::SampleName> names;
-  for (std::int64_t position = now.first; position < now.first + now.count; ++position) {
-    names.push_back(data::SampleName{epoch, sampler_->sample(epoch, position)});
-  }
-  return loader().load(*source_, names);
+  return loader().load(*source_, names(step, now));
 }
 
 template <class Scalar>

@@ -47,6 +47,9 @@ class Trainer final : public EvaluatorOf<Scalar, Engine> {
                    StepResult& result);
   /// The largest request of any rank, after `done` micro-steps of the step. Collective.
   [[nodiscard]] int request_of_any_rank(const std::function<int()>& request, Clock::time_point start, int done);
+  /// Of all ranks' samples of the step.
+  [[nodiscard]] std::int64_t ignored_targets(std::int64_t step) const;
+  [[nodiscard]] std::vector<data::SampleName> names(std::int64_t step, const data::Share& positions) const;
   [[nodiscard]] model::Batch batch(std::int64_t step, const data::Share& now);
   [[noreturn]] void refuse_non_finite(const StepResult& result) const;
   void update(const StepResult& result);

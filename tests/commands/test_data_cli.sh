@@ -128,6 +128,109 @@ documents() {
     on 2 train "$@" data.synthetic=true data.mask_documents=true
 }
 
+# Conversations: their tokens are shown, and their answers alone are learned, with the same bits on any ranks.
+chat() {
+  for i in $(seq 1 80); do echo "{\"prompt\": \"Say $i.\", \"completion\": \"$i is said!\"}"; done >chat.jsonl
+  expect 0 '^80 conversations \(plain\): 1031 tokens of answers are trained, 25[.]8 %$' "$kozero" prepare chat.jsonl out \
+    --chat-template plain --show 1 --val-fraction 0
+  also '^[|]\[\[1[|] [|]i[|]s[|] [|]s[|]a[|]i[|]d[|]![|].x00[|]\]\]$'
+  # shellcheck disable=SC2086
+  set -- "$inputs/quickstart.toml" $small checkpoint.every=4 'data.text=[chat.jsonl]' data.chat_template=plain \
+    data.val_fraction=0.1 data.mask_documents=true
+  expect 0 '^data .*; [0-9.]+ % of the targets are answers, which alone count; attention' on 2 train "$@" zero.stage=3
+  expect 0 'output in' on 3 train "$@" run.dir=three zero.stage=1
+  expect 0 '^same$' sh -c "grep -ho '\"loss\":[^,]*' run/metrics.jsonl >a; grep -ho '\"loss\":[^,]*' three/metrics.jsonl >b; cmp a b && echo same"
+  expect 0 '% of the targets are answers' on 2 train "$@" run.dir=packed data.pack=best_fit
+  echo '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "weight": 0}]}' >none.jsonl
+  expect 3 'error: data.text: training tokens: 0 of [0-9]+ tokens are trained on, 0 %: no answer has a weight other than 0' \
+    on 2 train "$@" 'data.text=[none.jsonl]' data.val_fraction=0
+  expect 2 'data.chat_template = "auto": no template beside the tokenizer "bytes"; give one of chatml' \
+    on 2 train "$@" data.chat_template=auto
+}
+
+# Documents packed by best fit: equal bits on 2 and 3 ranks and after a resume on others, with masks and without; an
+# evaluation counts each token once.
+packed() {
+  mkdir text
+  for i in $(seq 1 300); do yes "line $i: short." | head -n $((1 + i * i % 17)) >text/"$i".txt; done
+  # shellcheck disable=SC2086
+  set -- "$inputs/quickstart.toml" $tiny checkpoint.every=4 optim.schedule=constant data.pack=best_fit \
+    data.mask_documents=true data.val_fraction=0 train.eval_every=0
+  local last='"loss":[^,]*'
+  expect 0 '^data .*; packed by best fit into [0-9]+ sequences, [0-9.]+ % of their places empty; attention and' \
+    on 2 train "$@" zero.stage=3
+  expect 0 'resume       after step 12' on 3 train "$@" checkpoint.resume=auto run.steps=14 zero.stage=1
+  expect 0 'output in' "$kozero" train "$@" run.steps=14 run.dir=continuous
+  expect 0 '^1$' sh -c "tail -qn 1 run/metrics.jsonl continuous/metrics.jsonl | grep -o '$last' | sort -u | wc -l"
+  local tokens
+  tokens=$(grep -o '"tokens": [0-9]*' .tokens/*/tokens.json | head -n 1 | grep -o '[0-9]*')
+  expect 0 "^given data   loss .*, $tokens tokens\$" on 2 eval run 'data.text=[text]'
+  expect 0 '^note         data.pack is "stream" and was "best_fit" at step 14$' on 2 train "$@" data.pack=stream \
+    checkpoint.resume=auto run.steps=15
+  sed 's/^text = .*/tokens = ["out\/train_000000.bin"]\npack = "best_fit"/; /^tokenizer/d' "$inputs/quickstart.toml" >tokens.toml
+  expect 0 'training' "$kozero" prepare text out --val-fraction 0
+  # shellcheck disable=SC2086
+  set -- tokens.toml $small model.vocab=256
+  expect 0 'packed by best fit into [0-9]+ seq' on 2 train "$@" data.tokenizer=out/tokenizer.json run.dir=tokens
+  lines 1 '^validation '
+  set -- tokens.toml model.vocab=256 run.dir=none
+  expect 2 '^\[rank 0\] error: tokens.toml:[0-9]+: data.pack = "best_fit": data.tokens does not say which token begins a document; give its tokenizer as data.tokenizer$' \
+    on 2 train "$@"
+  expect 2 'data.pack = "best_fit": nothing reads it if data.synthetic = true' \
+    on 2 train "$@" data.synthetic=true data.pack=best_fit
+}
+
+# A curriculum of three lessons with their own lengths, batches, rates and frozen tensors: the losses of a run that goes on
+# from the middle of a lesson, or from the border of two, on other ranks and stages of ZeRO, are those of a run that never
+# stopped.
+curriculum() {
+  make_text
+  sed '/^steps/d' "$inputs/quickstart.toml" >deck.toml
+  cat >>deck.toml <<'END'
+[[curriculum]]
+steps = 5
+seq = 8
+global_batch = 4
+[[curriculum]]
+tokens = 600           # 7 steps of 6 x 16 tokens
+lr = 5e-4
+schedule = "linear"
+freeze = ["wte.weight", "h.0.ln_1.*"]
+[[curriculum]]
+steps = 3
+micro_batch = 1
+END
+  # shellcheck disable=SC2086
+  set -- deck.toml ${tiny/run.steps=12/} checkpoint.every=2 checkpoint.keep=9 model.dropout=0.1
+  expect 0 'output in whole' on 2 train "$@" run.dir=whole zero.stage=3
+  expect 0 '^lesson 2 of 3 is complete: its checkpoint is whole/step_0*12$' cat whole/log.txt
+  lines 1 '^note  .*frozen until now'
+  lines 0 '^note .*(bits are not|number of samples|_batch is)'
+  expect 0 '^15$' sh -c 'wc -l <whole/metrics.jsonl'
+  local step ranks losses
+  losses='s/.*"loss":\([^,]*\),.*"lr":\([^,]*\),.*/\1 \2/'
+  sed "$losses" whole/metrics.jsonl >whole.txt
+  for step in 4 5 8 12; do
+    ranks=$((step % 3 + 1))
+    rm -rf part && cp -r whole part && rm -f part/weights.h5
+    for folder in part/step_*; do
+      [ $((10#${folder##*_})) -le $step ] || rm -r "$folder"
+    done
+    expect 0 "resume       after step $step," on $ranks train "$@" run.dir=part checkpoint.resume=auto zero.stage=$ranks
+    sed "$losses" part/metrics.jsonl >part.txt
+    expect 0 same sh -c 'cmp whole.txt part.txt && echo same'
+  done
+  expect 0 'nothing to train: step 15 of 15' on 2 train "$@" run.dir=whole checkpoint.resume=auto
+  expect 0 '^lesson 2 of 3: steps 6 to 12' "$kozero" plan "$@"
+  expect 2 'curriculum\[0\]: it has no length; give its steps or tokens' on 2 train "$@" 'curriculum=[{lr=1e-3}]'
+  expect 2 'curriculum\[0\]: it gives steps and tokens' on 2 train "$@" 'curriculum=[{steps=1,tokens=5}]'
+  expect 2 'run.curriculum\[0\].tokens = 0: accepted: integer 1 to' on 2 train "$@" 'curriculum=[{tokens=0}]'
+  expect 2 '^\[rank 0\] error: curriculum\[1\]: train.seq = 17: accepted are at most model.seq = 16, the model.s positions$' \
+    on 2 train "$@" 'curriculum=[{steps=2}, {steps=2, seq=17}]'
+  expect 2 'checkpoint.every = 0: a lesson begins with the checkpoint of the lesson before' \
+    on 2 train "$@" checkpoint.every=0
+}
+
 # Resuming with other data of as many samples is reported, or refused; with a copy of the same data it is not.
 other_data() {
   make_text

@@ -27,7 +27,7 @@ TEST_CASE("keys that contradict each other or do nothing are refused") {
       {"run.epochs = 2",
        {},
        R"(x.toml:8: run.epochs = 2: contradicts run.steps = 10 (x.toml:1); accepted is one of)"
-       R"( run.steps, run.epochs; remove the others)"},
+       R"( run.steps, run.epochs, run.curriculum; remove the others)"},
       {"train.loss_scale = 1024",
        {},
        R"(x.toml:8: train.loss_scale = 1024: nothing reads it if train.precision = "f32" (default);)"
@@ -193,7 +193,7 @@ TEST_CASE("a deck that lacks what it needs is refused with the key") {
   CHECK(refusal_of("", {}) ==
         "x.toml: data.text: missing; accepted is one of data.text, data.source, data.tokens, data.synthetic");
   std::vector<std::string> given = {"data.text=a.txt"};
-  CHECK(refusal_of("", given) == "x.toml: run.steps: missing; accepted is one of run.steps, run.epochs");
+  CHECK(refusal_of("", given) == "x.toml: run.steps: missing; accepted is one of run.steps, run.epochs, run.curriculum");
   given.push_back("run.steps=1");
   CHECK(refusal_of("", given) ==
         "x.toml: train.global_batch: missing; accepted is one of train.global_batch, train.accumulate");

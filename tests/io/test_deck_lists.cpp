@@ -60,6 +60,26 @@ TEST_CASE("a list on the command line replaces the deck's text and its list") {
   CHECK(with("[[data.source]]\ntext = \"a.txt\"\n", {"data.text=b.txt"}).data.source.empty());
 }
 
+TEST_CASE("a curriculum's tables read back from the resolved deck, and give the deck of each lesson") {
+  std::string text = kGoodDeck;
+  text.erase(text.find("run.steps"), text.find('\n', text.find("run.steps")) + 1 - text.find("run.steps"));
+  text += "[[curriculum]]\nsteps = 100\nfreeze = \"h.0.*\"\n[[curriculum]]\ntokens = 1e6\nlr = 2e-3\nmin_lr = 0\n";
+  const Deck deck = parse_deck(text, "x.toml");
+  REQUIRE(deck.run.curriculum.size() == 2);
+  CHECK(text_in(deck, *find_row("run.curriculum")) ==
+        R"([{steps = 100, freeze = ["h.0.*"]}, {tokens = 1000000, lr = 0.002, min_lr = 0.0, freeze = []}])");
+  CHECK(fingerprint(parse_deck(resolved_text(deck), "deck.toml")) == fingerprint(deck));
+  const Deck first = deck_of_lesson(deck, 0);
+  CHECK(first.optim.freeze == std::vector<std::string>{"h.0.*"});
+  CHECK(first.optim.lr == deck.optim.lr);
+  const Deck second = deck_of_lesson(deck, 1);
+  CHECK(second.optim.freeze.empty());
+  CHECK(second.optim.lr == 2e-3);
+  CHECK(second.origins.at("optim.lr") == "curriculum[1]");
+  CHECK(fingerprint(*second.whole) == fingerprint(deck));
+  CHECK(parse_deck(kGoodDeck, "x.toml", {"curriculum=[{steps=3}]"}).run.curriculum.size() == 1);
+}
+
 TEST_CASE("a mistake in a list is refused with the line, the table's number and what is accepted") {
   const std::string good = "[[data.source]]\ntext = \"a.txt\"\n";
   check_list_refusals({

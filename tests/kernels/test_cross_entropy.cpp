@@ -90,8 +90,10 @@ struct ByBlocks {
   std::vector<float> losses, gradient;
 
   ByBlocks(const Batch<T>& batch, std::int64_t width, const std::vector<float>& logits)
+      : ByBlocks(batch, width, logits, batch.targets()) {}
+  ByBlocks(const Batch<T>& batch, std::int64_t width, const std::vector<float>& logits, const std::vector<Token>& ids)
       : losses(static_cast<std::size_t>(batch.rows)), gradient(logits.size()) {
-    const Filled<Token> targets(batch.targets());
+    const Filled<Token> targets(ids);
     const Filled<float> largest(batch.rows), sum(batch.rows), target(batch.rows), loss(batch.rows);
     const SoftmaxOfRows softmax{largest.vector(), sum.vector(), target.vector()};
     const auto count_of = [&](std::int64_t first) { return std::min(width, batch.columns - first); };
@@ -110,7 +112,7 @@ struct ByBlocks {
       add_to_softmax(Device(), softmax, block.matrix(batch.rows, count_of(first) + 8), targets.input(),
                      LogitBlock{first, count_of(first)}, first == last);
     }
-    put_losses(Device(), loss.vector(), softmax);
+    put_losses(Device(), loss.vector(), softmax, targets.input());
     losses = loss.values();
     for (std::int64_t first = 0; first < batch.columns; first += width) {
       const std::int64_t columns = count_of(first) + 8;
@@ -161,6 +163,31 @@ TEMPLATE_LIST_TEST_CASE("cross-entropy by one block has the bits of cross-entrop
   const ByBlocks<TestType> blocks(batch, 80, batch.logits());
   REQUIRE(reference::same_bits(blocks.losses, losses.values()));
   REQUIRE(reference::same_bits(blocks.gradient, logits.values()));
+}
+
+TEMPLATE_LIST_TEST_CASE("a row whose target is ignored has no loss and no gradient, and changes no other row",
+                        "[cross_entropy]", reference::StoredTypes) {
+  const Batch<TestType> batch{6, 77, 3.0F};
+  std::vector<Token> ids = batch.targets();
+  for (const std::size_t n : {0, 3, 5}) ids[n] = kIgnoredTarget;
+  const Filled<TestType> logits(batch.logits()), of_all(batch.logits());
+  const Filled<Token> targets(ids), all_targets(batch.targets());
+  const Filled<float> losses(6), forward(6), losses_of_all(6);
+  cross_entropy_forward(Device(), forward.vector(), logits.input(6, 77), targets.input(), 77);
+  cross_entropy(Device(), losses.vector(), logits.matrix(6, 77), targets.input(), 77, 0.25F);
+  cross_entropy(Device(), losses_of_all.vector(), of_all.matrix(6, 77), all_targets.input(), 77, 0.25F);
+  std::vector<float> expected_losses = losses_of_all.values();
+  std::vector<float> expected = of_all.values();
+  for (const std::size_t n : {0, 3, 5}) {
+    expected_losses[n] = 0.0F;
+    std::fill_n(expected.begin() + static_cast<std::ptrdiff_t>(77 * n), 77, 0.0F);
+  }
+  REQUIRE(reference::same_bits(losses.values(), expected_losses));
+  REQUIRE(reference::same_bits(forward.values(), expected_losses));
+  REQUIRE(reference::same_bits(logits.values(), expected));
+  const ByBlocks<TestType> blocks(batch, 80, batch.logits(), ids);
+  REQUIRE(reference::same_bits(blocks.losses, expected_losses));
+  REQUIRE(reference::same_bits(blocks.gradient, expected));
 }
 
 TEST_CASE("by blocks, a NaN in any of them makes the row's loss a NaN", "[cross_entropy]") {

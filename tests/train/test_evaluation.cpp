@@ -33,7 +33,7 @@ TEST_CASE("the same mean on any rank count and under every stage, with uneven an
         MemoryLedger ledger;
         TinyTraining training({.model = tests::tiny_gpt2(), .stage = stage}, comm, ledger);
         const auto evaluation = evaluation_of(training, comm, max_samples);
-        CHECK(evaluation.tokens == (max_samples == 0 ? 12 : max_samples) * 7);
+        CHECK(evaluation.targets == (max_samples == 0 ? 12 : max_samples) * 7);
         losses.push_back(evaluation.loss);
       }
     });
@@ -75,7 +75,7 @@ TEST_CASE("an evaluation of a part reads samples from the whole set, on any rank
     MemoryLedger ledger;
     TinyTraining training({.model = tests::tiny_gpt2()}, comm, ledger);
     const Noted source;
-    CHECK(train::evaluate(training.engine(), source, 5).tokens == 5 * 7);
+    CHECK(train::evaluate(training.engine(), source, 5).targets == 5 * 7);
     const std::set<std::int64_t> all = {10, 30, 50, 70, 90};
     for (const auto index : source.read_) CHECK(all.contains(index));
     const double mine = static_cast<double>(source.read_.size());
@@ -91,13 +91,13 @@ TEST_CASE("the tail counts where all samples do: its targets, once, whatever the
     TinyTraining training({.model = tests::tiny_gpt2(), .stage = 3}, comm, ledger);
     const tests::NoiseSamples whole(4, 37), tailed(4, 37, 3), only_tail(0, 37, 3);
     const auto without = train::evaluate(training.engine(), whole, 0);
-    CHECK(train::evaluate(training.engine(), tailed, 3).tokens == 3 * 7);
+    CHECK(train::evaluate(training.engine(), tailed, 3).targets == 3 * 7);
     const auto with = train::evaluate(training.engine(), tailed, 4);
-    CHECK(with.tokens == 4 * 7 + 3);
+    CHECK(with.targets == 4 * 7 + 3);
     const double tail_loss = with.loss * 31 - without.loss * 28;
     CHECK(tail_loss > 0.0);
     const auto short_text = train::evaluate(training.engine(), only_tail, 0);
-    CHECK(short_text.tokens == 3);
+    CHECK(short_text.targets == 3);
     CHECK(std::abs(short_text.loss - std::log(37.0)) < 0.5);
     CHECK(std::abs(tail_loss / 3 - std::log(37.0)) < 0.5);
   });

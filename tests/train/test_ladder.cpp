@@ -236,6 +236,24 @@ TEST_CASE("one outcome per model, precision and batch: on 1 to 7 ranks, in every
   }
 }
 
+TEST_CASE("targets that do not count: one outcome on any number of ranks, in every stage") {
+  for (const auto& model : {tests::tiny_gpt2(), tests::in_blocks(tests::tiny_llama(), 8)}) {
+    TinyRun run{.model = model, .micro_batch = 2, .global_batch = 9, .ignores_targets = true};
+    std::optional<Outcome> first;
+    for (const int num_ranks : tests::group_sizes()) {
+      if (test::world_size() == 7 && num_ranks < 7) continue;  // the program on 4 ranks does these
+      for (run.stage = 0; run.stage <= 3; ++run.stage) {
+        tests::on_first_ranks(num_ranks, "mpi", [&](distributed::Communicator& comm) {
+          const Outcome outcome = outcome_of(run, comm);
+          if (!first) first = outcome;
+          INFO(model.arch << ", stage " << run.stage << ", " << num_ranks << " ranks");
+          CHECK(outcome == *first);
+        });
+      }
+    }
+  }
+}
+
 TEST_CASE("a vocabulary in blocks: one outcome on 1 to 7 ranks, in every stage, in groups, on a disk") {
   auto tied_llama = tests::tiny_llama();
   tied_llama.tie_embeddings = true;

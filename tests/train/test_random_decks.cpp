@@ -129,6 +129,7 @@ RandomDeck random_deck(std::uint64_t number) {
   }
   run.model.freeze = random_freeze(Draws(number + (std::uint64_t{1} << 32U)), run.model.arch);
   run.masks_documents = Draws(number + (std::uint64_t{2} << 32U)).coin();
+  run.ignores_targets = Draws(number + (std::uint64_t{3} << 32U)).coin();
   return deck;
 }
 

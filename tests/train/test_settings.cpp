@@ -67,6 +67,36 @@ TEST_CASE("epochs become steps, the last of an epoch may be incomplete") {
   CHECK(train::settings_of(deck, 1, 16, 25).steps == 6);
 }
 
+TEST_CASE("a lesson of a curriculum has its own steps, schedule, batch and order of samples") {
+  const auto whole = deck_with({"train.seq=3", "optim.warmup_steps=1",
+                                "curriculum=[{steps=5}, {tokens=100, seq=4, global_batch=6, lr=1e-3}, {steps=2}]"});
+  const auto lesson = [&](std::size_t number, int ranks) {
+    return train::settings_of(io::deck_of_lesson(whole, number), ranks, 16, 25);
+  };
+  for (const int ranks : {1, 3}) {
+    const auto second = lesson(1, ranks);
+    CHECK(second.step.steps_before == 5);
+    CHECK(second.steps == 5 + 5);  // 100 tokens in steps of 6 x 4
+    CHECK(second.step.seq == 4);
+    CHECK(second.batch.global_batch == 6);
+    CHECK(second.step.schedule.total_steps == 5);
+    CHECK(second.step.schedule.lr == 1e-3);
+    const auto third = lesson(2, ranks);
+    CHECK(third.step.steps_before == 10);
+    CHECK(third.steps == 12);
+    CHECK(third.step.seq == 3);
+    CHECK(third.batch.global_batch == 12);
+    CHECK(third.step.schedule.lr == whole.optim.lr);
+    CHECK(lesson(0, ranks).order_seed == second.seed);
+    CHECK(second.order_seed != second.seed);
+    CHECK(third.order_seed != second.order_seed);
+    for (const auto& [step, number] :
+         std::vector<std::pair<std::int64_t, std::size_t>>{{0, 0}, {4, 0}, {5, 1}, {9, 1}, {10, 2}, {12, 2}, {20, 2}}) {
+      CHECK(train::lesson_after(whole, ranks, step) == number);
+    }
+  }
+}
+
 TEST_CASE("a vocabulary smaller than the data's is refused") {
   CHECK_THROWS_AS(train::model_config(deck_with({}), 17), Error);
   CHECK(train::model_config(deck_with({"model.vocab=64"}), 17).vocab == 64);
@@ -196,6 +226,8 @@ TEST_CASE("a key that changes bits is named on resume, whichever it is, with bot
   };
   for (const auto& row : io::deck_schema()) {
     const std::map<std::string, std::string> other = {{"run.seed", "2"},
+                                                      {"run.curriculum", "[{steps=130}]"},
+                                                      {"train.seq", "16"},
                                                       {"optim.betas", "[0.5, 0.5]"},
                                                       {"optim.kind", "sgd"},
                                                       {"optim.schedule", "linear"},
@@ -203,8 +235,8 @@ TEST_CASE("a key that changes bits is named on resume, whichever it is, with bot
                                                       {"train.loss_scale", "8"},
                                                       {"optim.min_lr", "0.001"},
                                                       {"optim.freeze", "wte.*"}};
-    // Synthetic data have no documents: test_data_cli.documents resumes with another data.mask_documents.
-    if (row.key == "optim.momentum" || row.key == "data.mask_documents") continue;
+    // Synthetic data have no documents: test_data_cli.documents and .packed resume with other values.
+    if (row.key == "optim.momentum" || row.key == "data.mask_documents" || row.key == "data.pack") continue;
     if (row.effect != io::Effect::bits) continue;
     const auto given = other.find(row.key);
     const std::string value = given != other.end()                                          ? given->second

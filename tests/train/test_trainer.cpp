@@ -12,6 +12,7 @@
 #include <thread>
 
 #include <kozero/core/error.hpp>
+#include <kozero/train/evaluation.hpp>
 
 #include "groups.hpp"
 #include "tiny_run.hpp"
@@ -61,6 +62,34 @@ TEST_CASE("a step moves the weights by the schedule's rate times the clipped nor
         CHECK(distance(before, training.my_weights()) == Catch::Approx(rate * norm).epsilon(1e-3));
       }
     }
+  });
+}
+
+TEST_CASE("the loss and its gradient are means over the step's targets that count, on all ranks together") {
+  tests::on_each_group("mpi", [](distributed::Communicator& comm) {
+    MemoryLedger ledger;
+    constexpr double kRate = 1e-3;
+    // All of 5 samples in each step, so that losses of two steps are of the same targets.
+    TinyTraining training({.model = tests::tiny_llama(),
+                           .global_batch = 5,
+                           .num_samples = 5,
+                           .ignores_targets = true,
+                           .optimizer = "sgd",
+                           .weight_decay = 0.0,
+                           .momentum = 0.0,
+                           .grad_clip = 0.0,
+                           .schedule = {.kind = "constant", .lr = kRate}},
+                          comm, ledger);
+    const auto before = train::evaluate(training.engine(), training.source(), 0);
+    const auto first = training.engine().step(1);
+    const auto second = training.engine().step(2);
+    CHECK(first.tokens == 5 * 7);
+    CHECK(first.targets == 5 * 7 - (0 + 1 + 2 + 3 + 0));
+    CHECK(before.targets == first.targets);
+    CHECK(first.loss == Catch::Approx(before.loss).epsilon(1e-6));
+    CHECK(first.loss == Catch::Approx(std::log(37.0)).epsilon(0.1));
+    // To first order, the loss falls by the rate times the squared norm.
+    CHECK(first.loss - second.loss == Catch::Approx(kRate * first.grad_norm * first.grad_norm).epsilon(0.02));
   });
 }
 

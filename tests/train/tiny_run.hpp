@@ -19,9 +19,10 @@ namespace kozero::tests {
 /// Windows of tokens that are a function of (seed, sample, position). Documents begin with token 0.
 class NoiseSamples final : public data::SampleSource {
  public:
-  /// `in_documents`: about a quarter of all tokens begin a document.
-  NoiseSamples(std::int64_t num_samples, std::int64_t vocab, std::int64_t tail = 0, bool in_documents = false)
-      : num_samples_(num_samples), vocab_(vocab), tail_(tail), in_documents_(in_documents) {}
+  /// `in_documents`: about a quarter of all tokens begin a document. `ignores`: sample s ignores s % 4 first targets.
+  NoiseSamples(std::int64_t num_samples, std::int64_t vocab, std::int64_t tail = 0, bool in_documents = false,
+               bool ignores = false)
+      : num_samples_(num_samples), vocab_(vocab), tail_(tail), in_documents_(in_documents), ignores_(ignores) {}
   [[nodiscard]] std::int64_t num_samples() const override { return num_samples_; }
   [[nodiscard]] std::int64_t tail() const override { return tail_; }
   void read(std::int64_t index, std::span<Token> window) const override {
@@ -31,6 +32,10 @@ class NoiseSamples final : public data::SampleSource {
       window[t] = begins ? document_start() : static_cast<Token>(words.x[0] % static_cast<std::uint32_t>(vocab_));
     }
   }
+  void change_targets(std::int64_t index, std::span<Token> targets) const override {
+    std::fill_n(targets.begin(), ignored_targets(index), kIgnoredTarget);
+  }
+  [[nodiscard]] std::int64_t ignored_targets(std::int64_t index) const override { return ignores_ ? index % 4 : 0; }
   [[nodiscard]] Token document_start() const override { return 0; }
 
  private:
@@ -38,6 +43,7 @@ class NoiseSamples final : public data::SampleSource {
   std::int64_t vocab_;
   std::int64_t tail_;
   bool in_documents_;
+  bool ignores_;
 };
 
 inline model::Config tiny_gpt2() {
@@ -89,6 +95,7 @@ struct TinyRun {
   std::int64_t global_batch = 5;
   std::int64_t num_samples = 12;
   bool masks_documents = false;
+  bool ignores_targets = false;
   std::int64_t steps = 3;
   std::string optimizer = "adamw";
   double weight_decay = 0.1;
@@ -132,7 +139,7 @@ class TinyTraining {
   TinyTraining(const TinyRun& run, const distributed::Mesh& mesh, MemoryLedger& ledger)
       : run_(run),
         engine_(train::make_engine(settings(run, mesh.all().size(), mesh.group().size()), mesh, ledger)),
-        source_(run.num_samples, run.model.vocab, 0, run.masks_documents),
+        source_(run.num_samples, run.model.vocab, 0, run.masks_documents, run.ignores_targets),
         sampler_(11, run.num_samples, run.global_batch) {
     if (ledger.plans_only()) return;
     engine_->initialize(3);

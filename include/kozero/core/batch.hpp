@@ -9,6 +9,9 @@
 
 namespace kozero {
 
+/// A target that does not count: its position has no loss and no gradient.
+inline constexpr Token kIgnoredTarget = -1;
+
 /// Positions [first, first + count) of a sequence.
 struct DocumentSpan {
   std::int32_t sequence, first, count;
@@ -28,7 +31,7 @@ struct Documents {
 /// One micro-step's sequences on this rank, in device memory.
 struct Batch {
   Matrix<const Token> inputs;              ///< (B, T)
-  Matrix<const Token> targets;             ///< (B, T), the next tokens
+  Matrix<const Token> targets;             ///< (B, T), the next tokens, or kIgnoredTarget
   Vector<const std::uint64_t> sample_ids;  ///< (B), epoch * 2^40 + sample: keys of the rows' random streams
   Documents documents{};
   [[nodiscard]] std::int64_t num_sequences() const { return static_cast<std::int64_t>(inputs.extent(0)); }

@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_loader.hpp: random access to samples, and loading samples into a batch on the device.
 //   sample s of T tokens:  inputs x_0 ... x_{T-1}, targets x_1 ... x_T     (T+1 tokens are read)
-// A loader that masks documents also finds those of a batch. A document begins at each input that is the source's
-// document_start(), and at the first input of a sample.
+// A source may change targets, so that some do not count. A loader that masks documents also lists those of a batch.
 // The loader owns the device buffers of one micro-step, and pinned host buffers of all micro-steps whose copies to a
 // GPU may be under way, so that a load does not wait.
 #pragma once
@@ -27,8 +26,16 @@ class SampleSource {
   /// Fills `window` (T+1 tokens) with sample `index`, or for index num_samples() with the tail (tail()+1 tokens).
   /// Throws Error(input) if the data are damaged.
   virtual void read(std::int64_t index, std::span<Token> window) const = 0;
+  /// Changes the T targets of a sample, given as tokens 1 ... T of its window. Default: all of them count.
+  virtual void change_targets(std::int64_t /*index*/, std::span<Token> /*targets*/) const {}
+  /// How many targets of a sample change_targets() makes kIgnoredTarget.
+  [[nodiscard]] virtual std::int64_t ignored_targets(std::int64_t /*index*/) const { return 0; }
   /// The token with which each document begins, or -1 if there is none.
   [[nodiscard]] virtual Token document_start() const { return -1; }
+  /// Appends to `begins` the positions, increasing and from 1 on, at which documents begin in the sample of these
+  /// inputs. Default: at each input that is document_start().
+  virtual void find_documents(std::int64_t index, std::span<const Token> inputs,
+                              std::vector<std::int32_t>& begins) const;
 };
 
 /// A sample in an epoch; together they name the sample's random streams.
@@ -56,7 +63,8 @@ class BatchLoader {
   using Pinned = Kokkos::View<T**, Kokkos::LayoutRight, Kokkos::SharedHostPinnedSpace>;
 
   Batch load(const SampleSource& source, const std::vector<SampleName>& names, std::int64_t seq);
-  Documents find_documents(const Token* inputs, std::int64_t rows, std::int64_t seq, Token start);
+  /// The documents whose first positions are in begins_ (row T + position), copied to the device.
+  Documents copy_documents(std::int64_t num_tokens, std::int64_t seq);
 
   std::int64_t seq_;
   bool masks_documents_;
@@ -70,7 +78,8 @@ class BatchLoader {
   Pinned<std::uint64_t> host_ids_;  // (turns, sample ids)
   Pinned<DocumentSpan> host_spans_;
   Pinned<std::int32_t> host_positions_;
-  std::vector<Token> window_;  // (T + 1)
+  std::vector<Token> window_;         // (T + 1)
+  std::vector<std::int32_t> begins_;  // of a batch's documents: row T + position
 };
 
 }  // namespace kozero::data

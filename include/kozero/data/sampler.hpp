@@ -50,13 +50,14 @@ double sum_over_granules(const std::vector<double>& values, int ranks, std::int6
 /// Chooses the samples of each step; see above.
 class Sampler {
  public:
-  /// `global_batch`: G, sequences per step over all ranks. Throws Error(deck) if there are no samples.
-  Sampler(std::uint64_t seed, std::int64_t num_samples, std::int64_t global_batch);
+  /// `global_batch`: G, sequences per step over all ranks. The first step is `steps_before` + 1. Throws Error(deck) if
+  /// there are no samples.
+  Sampler(std::uint64_t seed, std::int64_t num_samples, std::int64_t global_batch, std::int64_t steps_before = 0);
 
   [[nodiscard]] std::int64_t steps_per_epoch() const { return (num_samples_ + global_batch_ - 1) / global_batch_; }
   [[nodiscard]] std::int64_t num_samples() const { return num_samples_; }
-  /// The epoch (from 0) of a step (from 1).
-  [[nodiscard]] std::int64_t epoch(std::int64_t step) const { return (step - 1) / steps_per_epoch(); }
+  /// The epoch (from 0) of a step.
+  [[nodiscard]] std::int64_t epoch(std::int64_t step) const { return (step - 1 - steps_before_) / steps_per_epoch(); }
   /// Passes over the samples after a step: complete epochs, and the completed fraction of the current epoch.
   [[nodiscard]] double epochs_after(std::int64_t step) const;
   /// The step's positions in its epoch.
@@ -68,6 +69,7 @@ class Sampler {
   std::uint64_t seed_;
   std::int64_t num_samples_;
   std::int64_t global_batch_;
+  std::int64_t steps_before_;
 };
 
 }  // namespace kozero::data

@@ -74,7 +74,7 @@ class TokenShard {
 
 /// Positions in the shard at which documents begin, as `kozero prepare` recorded them beside it (SHARD.documents:
 /// little-endian uint64); none without that file. Throws Error(input) if they do not increase inside the shard.
-std::vector<std::int64_t> recorded_documents(const TokenShard& shard);
+std::optional<std::vector<std::int64_t>> recorded_documents(const TokenShard& shard);
 
 /// Positions [first, end) of a shard or of another sequence of tokens.
 struct TokenRange {
@@ -100,6 +100,12 @@ class TokenShards {
   /// naming file and position of an id outside the vocabulary.
   void read(std::int64_t first, std::span<Token> out) const;
   [[nodiscard]] const std::vector<TokenShard>& shards() const { return shards_; }
+  /// Positions in the sequence at which documents begin, increasing; the first is 0. Of a shard that does not record
+  /// them all tokens are read: a document begins with `start`. Throws Error(input) as recorded_documents() and read().
+  [[nodiscard]] std::vector<std::int64_t> documents(Token start) const;
+  /// The trained tokens of the sequence, increasing; nullopt if no shard is of conversations. Throws Error(input) as
+  /// recorded_answers(), and if only some shards are.
+  [[nodiscard]] std::optional<std::vector<TokenRange>> answers() const;
   /// "0 1 0 1 2"; "" if each shard occurs once, in the order given.
   [[nodiscard]] std::string order() const;
 

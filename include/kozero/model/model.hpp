@@ -52,8 +52,10 @@ class Model {
   [[nodiscard]] virtual const ParameterTable& parameters() const = 0;
   [[nodiscard]] virtual const Config& config() const = 0;
 
-  /// Takes activations and workspace for at most `micro_batch` sequences of config().seq tokens. Call once, before use.
-  virtual void reserve(MemoryLedger& ledger, std::int64_t micro_batch, Recompute recompute = {}) = 0;
+  /// Takes activations and workspace for at most `micro_batch` sequences of at most `seq` tokens (0: config().seq).
+  /// Call once, before use.
+  virtual void reserve(MemoryLedger& ledger, std::int64_t micro_batch, Recompute recompute = {},
+                       std::int64_t seq = 0) = 0;
 
   /// Writes the sum of the batch's token losses (nats, added in double in a fixed order) to *loss, one of HostScalars,
   /// and adds the gradient of loss_factor * sum into the units' gradients. loss_factor is 1 / (tokens of the whole step
@@ -81,7 +83,8 @@ class Model {
   virtual std::string closing_line(ParameterAccess<Scalar>& /*access*/) { return ""; }
 
   /// Floating point operations of training on one token, forward and backward: 6 N + 6 L C T (llm.c's formula; N
-  /// parameters that multiply, causal attention counted half), less the products of backward that frozen tensors save.
+  /// parameters that multiply, causal attention counted half; T of reserve()), less the products of backward that
+  /// frozen tensors save.
   [[nodiscard]] virtual double flops_per_token() const = 0;
 };
 

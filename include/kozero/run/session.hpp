@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <kozero/core/ledger.hpp>
@@ -33,6 +34,8 @@ class Session {
 
   [[nodiscard]] const distributed::Environment& environment() const { return environment_; }
   [[nodiscard]] const io::Deck& deck() const { return deck_; }
+  /// Replaces the deck by that of a lesson of its curriculum, between two runs.
+  void use_lesson(io::Deck deck) { deck_ = std::move(deck); }
   [[nodiscard]] const train::Runtime& runtime() const { return *runtime_; }
   /// The path in run.tuning, whose file selects the algorithms of matrix products; "" without one.
   [[nodiscard]] const std::string& tuning() const { return tuning_; }

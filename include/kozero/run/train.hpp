@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // train.hpp: a whole training run, from a checked deck to its folder's last line.
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -18,6 +19,7 @@ struct StartedAs {
   bool verify_data = false;  ///< first read and check whole token shards, like data.strict
   bool steal_lock = false;
   KernelProfile* profile = nullptr;  ///< for log.timeline, if this rank records
+  std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();  ///< for run.max_minutes
 };
 
 /// The numbers of a run that `--json` prints.
@@ -32,7 +34,8 @@ struct RunSummary {
   std::int64_t skipped_steps = 0;    ///< updates skipped by this process
 };
 
-/// Throws Error, seen by all ranks; once the run has its folder, the error has been reported already. Collective.
+/// With a curriculum, one lesson after the other, each from the last checkpoint of the one before. Throws Error, seen
+/// by all ranks; once the run has its folder, the error has been reported already. Collective.
 RunSummary train(Session& session, const StartedAs& started);
 
 }  // namespace kozero::run

@@ -124,6 +124,9 @@ inline constexpr const char* kArithmetic = "the version of the arithmetic";  ///
 inline constexpr const char* kOrderOfSums = "the order of sums over ranks";  ///< kRankOrder, or a back end's name
 inline constexpr const char* kRankOrder = "rank order";
 
+/// Whether they are of two lessons of a curriculum, which may have other batches and data.
+bool is_of_other_lesson(const io::CheckpointRecord& saved, const io::CheckpointRecord& mine);
+
 /// What differs from the checkpoint and changes the bits of a run that goes on from it, one text each, as "optim.lr is
 /// 5e-4 and was 2e-3 at step 28": the deck's keys by io::Effect, the exactness that both records have, run.tuning, the
 /// number of samples.

@@ -61,9 +61,10 @@ class LossScaler {
 enum class OnNonFinite { stop, skip };
 
 struct StepConfig {
-  std::int64_t seq = 0;    ///< T: tokens of a sequence
-  int micro_steps = 1;     ///< A
-  double grad_clip = 1.0;  ///< largest global gradient norm; 0: no clipping
+  std::int64_t seq = 0;           ///< T: tokens of a sequence
+  std::int64_t steps_before = 0;  ///< of the curriculum's earlier lessons: the schedule begins behind them
+  int micro_steps = 1;            ///< A
+  double grad_clip = 1.0;         ///< largest global gradient norm; 0: no clipping
   OnNonFinite on_nonfinite = OnNonFinite::stop;
   std::int64_t max_skips = 10;   ///< most skips by on_nonfinite in a row; one more ends the run
   std::int64_t check_every = 0;  ///< steps between checks of the state's bits (state_check.hpp); 0: none
@@ -73,9 +74,10 @@ struct StepConfig {
 };
 
 struct StepResult {
-  std::int64_t step = 0;    ///< from 1
-  std::int64_t tokens = 0;  ///< predicted in this step, over all ranks
-  double loss = 0.0;        ///< mean over those tokens, nats
+  std::int64_t step = 0;     ///< from 1
+  std::int64_t tokens = 0;   ///< positions of the step's samples, over all ranks
+  std::int64_t targets = 0;  ///< those of them whose targets count; 1 if none does: its loss is 0
+  double loss = 0.0;         ///< mean over those targets, nats
   double grad_norm = 0.0;
   double lr = 0.0;
   double loss_scale = 1.0;
@@ -105,6 +107,8 @@ class Evaluator {
 
   // The model, each call as in model.hpp.
   [[nodiscard]] virtual const model::Config& config() const = 0;
+  /// Tokens of a sequence of evaluate() and next_token_logits(), at most; config().seq or fewer.
+  [[nodiscard]] virtual std::int64_t seq() const = 0;
   [[nodiscard]] virtual const ParameterTable& parameters() const = 0;
   [[nodiscard]] virtual double flops_per_token() const = 0;
   virtual std::string closing_line() = 0;

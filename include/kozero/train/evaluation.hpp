@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // evaluation.hpp: the mean loss over a set of samples, computed by all ranks together, and the validation of a run.
-//   loss = sum over samples and tokens / number of tokens      perplexity = e^loss
+//   loss = sum over samples and targets that count / number of them      perplexity = e^loss
 //   bits per byte = loss / ln 2 / (bytes per token)
 #pragma once
 #include <functional>
@@ -16,13 +16,13 @@
 namespace kozero::train {
 
 struct Evaluation {
-  double loss = 0.0;  ///< nats per token
-  std::int64_t tokens = 0;
+  double loss = 0.0;         ///< nats per target
+  std::int64_t targets = 0;  ///< that count; 1 if none does: their loss is 0
 };
 
 /// The loss without dropout over `max_samples` samples, spread evenly over the source. The choice depends only on the
 /// source's size, not on the number of ranks. If `max_samples` is 0 or at least the source's size, uses all samples and
-/// the source's tail, so that every token is predicted once. Losses are added in double, in the order of granules
+/// the source's tail, so that every target counts once. Losses are added in double, in the order of granules
 /// (data_set.hpp): the same bits on any number of ranks.
 Evaluation evaluate(Evaluator& evaluator, const data::SampleSource& source, std::int64_t max_samples);
 

@@ -24,6 +24,18 @@ struct BatchSizes {
   double rate_factor = 1.0;  ///< factor on optim.lr and optim.min_lr, from train.batch_scaling
 };
 
+/// Steps first+1 ... last.
+struct StepRange {
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+};
+
+/// The steps of a deck that is of one lesson of a curriculum; {0, 0} for other decks.
+StepRange steps_of_lesson(const io::Deck& deck, int num_ranks);
+
+/// The lesson of the deck's curriculum that has the step behind `step`; the last one behind its end.
+std::size_t lesson_after(const io::Deck& whole, int num_ranks, std::int64_t step);
+
 /// Steps of the whole run, from its beginning.
 std::int64_t total_steps(const io::Deck& deck, std::int64_t num_samples, std::int64_t global_batch);
 
@@ -48,6 +60,9 @@ int ranks_per_group(const io::Deck& deck, int num_ranks);
 /// The deck's network: the preset's shape, overridden by the given keys. `data_vocab` tokens (0: unknown) fill in a
 /// missing model.vocab. Throws Error(deck) if model.vocab is smaller than `data_vocab`.
 model::Config model_config(const io::Deck& deck, std::int64_t data_vocab);
+
+/// Tokens of a sequence: train.seq, or the model's positions. Throws Error(deck) if the model has fewer.
+std::int64_t seq_of(const io::Deck& deck, const model::Config& model);
 
 /// The memory for state that does not fit into the device's memory.
 struct Offload {
@@ -74,8 +89,9 @@ struct Settings {
   Offload offload;
   optim::Config optim;
   StepConfig step;
-  std::int64_t steps = 0;  ///< total from the beginning of training
+  std::int64_t steps = 0;  ///< total from the beginning of training; in a lesson of a curriculum, up to its end
   std::uint64_t seed = 1;
+  std::uint64_t order_seed = 1;  ///< of the samples' order, another one in each lesson
   bool staged = false;           ///< checkpoints are written from a copy, while training goes on
   std::int64_t staging_mib = 0;  ///< limit of that copy; 0: none
 };
@@ -90,7 +106,7 @@ Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_voca
 inline constexpr const char* kRandom = "random";  ///< model.init for random initial weights
 
 /// The deck as a run's files store it: with the model's shape and the run's folder filled in, and with absolute paths,
-/// so that the run's folder defines the model.
+/// so that the run's folder defines the model. Of a lesson, the deck with all lessons.
 io::Deck resolved_deck(io::Deck deck, const Settings& settings, const std::string& folder);
 
 /// The model's shape as JSON.
