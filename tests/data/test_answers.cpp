@@ -6,11 +6,14 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <array>
 #include <filesystem>
 #include <map>
 
 #include <kozero/core/batch.hpp>
+#include <kozero/data/data_set.hpp>
 #include <kozero/data/prepare.hpp>
+#include <kozero/distributed/communicator.hpp>
 #include <support/scratch_folder.hpp>
 #include <support/thrown.hpp>
 #include "src/data/sources.hpp"
@@ -139,6 +142,43 @@ TEST_CASE("a plain conversation of several answers is one document, though each 
     if (begin % kSeq != 0 && begin < samples->num_samples() * kSeq) expected.push_back(begin);
   }
   CHECK(found == expected);
+}
+
+TEST_CASE("a deck trains on conversations: their text or their shards, in windows or packed") {
+  const ScratchFolder folder("chat_deck");
+  const auto made = prepared(folder);
+  const auto open = [&](std::vector<std::string> keys) {
+    keys.insert(keys.end(), {"data.cache=" + (folder / "cache"), "data.tokenizer=bytes", "data.val_fraction=0"});
+    const auto deck = io::parse_deck(
+        "run.steps = 1\nmodel.layers = 1\nmodel.dim = 8\nmodel.heads = 2\nmodel.seq = 37\ntrain.global_batch = 1\n",
+        "test.toml", keys);
+    return open_data(deck, kSeq, *distributed::make_self_communicator());
+  };
+  const auto counted = [](const DataSet& data) {
+    std::int64_t sum = data.train->tail() - data.train->ignored_targets(data.train->num_samples());
+    for (std::int64_t i = 0; i < data.train->num_samples(); ++i) sum += kSeq - data.train->ignored_targets(i);
+    return sum;
+  };
+  std::string files;
+  for (const auto& file : made.train.files) files += (files.empty() ? "" : ", ") + ("\"" + file + "\"");
+  const std::vector<std::string> text = {"data.text=" + (folder / "a.jsonl"), "data.chat_template=plain"};
+  const std::vector<std::string> shards = {"data.tokens=[" + files + "]", "model.vocab=256"};
+  for (auto keys : {text, shards}) {
+    CHECK(counted(open(keys)) == made.train.trained);
+    CHECK_THAT(open(keys).description, ContainsSubstring(" % of the targets are answers, which alone count"));
+    keys.emplace_back("data.pack=best_fit");
+    CHECK(counted(open(keys)) == made.train.trained);
+  }
+  CHECK_THAT(open({"data.text=" + folder.put("b.txt", std::string(500, 'b'))}).description,
+             !ContainsSubstring("answers"));
+  // Ranges of all tokens.
+  const TokenShard shard(made.train.files.front(), made.vocab);
+  const std::array<std::int64_t, 2> all = {0, shard.num_tokens()};
+  folder.put("out/train_000000.bin.answers", std::string(reinterpret_cast<const char*>(all.data()), sizeof(all)));
+  CHECK_THAT(thrown_by([&] {
+               open({"data.tokens=" + shard.path(), "model.vocab=256"});
+             }).text,
+             ContainsSubstring("data.tokens: 500 of 500 tokens are trained on, 100 %"));
 }
 
 TEST_CASE("shards of conversations are not mixed with others") {
