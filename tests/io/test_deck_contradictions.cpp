@@ -193,7 +193,8 @@ TEST_CASE("a deck that lacks what it needs is refused with the key") {
   CHECK(refusal_of("", {}) ==
         "x.toml: data.text: missing; accepted is one of data.text, data.source, data.tokens, data.synthetic");
   std::vector<std::string> given = {"data.text=a.txt"};
-  CHECK(refusal_of("", given) == "x.toml: run.steps: missing; accepted is one of run.steps, run.epochs, run.curriculum");
+  CHECK(refusal_of("", given) ==
+        "x.toml: run.steps: missing; accepted is one of run.steps, run.epochs, run.curriculum");
   given.push_back("run.steps=1");
   CHECK(refusal_of("", given) ==
         "x.toml: train.global_batch: missing; accepted is one of train.global_batch, train.accumulate");
