@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// chat_templates.hpp: messages -> a text with special tokens, as published chat templates write them, and its tokens.
+// chat_templates.hpp: messages -> a text with special tokens, as published chat templates write them.
 //   chatml    <|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHello<|im_end|>\n
 //                                                                     ==========
 //   llama3    <|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>...
@@ -11,11 +11,10 @@
 #pragma once
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include <kozero/data/token_shard.hpp>
 #include "io/text/document_reader.hpp"
-#include "io/text/tokenizer.hpp"
 #include "src/data/conversations.hpp"
 
 namespace kozero::data {
@@ -33,17 +32,7 @@ struct ChatText {
 /// template would lose the answers' reasoning.
 ChatText chat_text(const std::string& chat_template, std::span<const Message> messages);
 
-/// Throws Error(deck) if the tokenizer lacks one of the template's special tokens.
-void require_special_tokens(const std::string& chat_template, const io::Tokenizer& tokenizer);
-
-/// Appends the conversation's tokens to `tokens`, and to `answers` the ranges of trained ones among all of `tokens`.
-/// A token that has bytes of an answer and of the text before it counts to the answer, as in transformers. If `tokens`
-/// ends with the template's first special token, this is not repeated.
-void encode_conversation(const io::TextBlock& conversation, const io::Tokenizer& tokenizer, io::Encoder& encoder,
-                         std::vector<Token>& tokens, std::vector<TokenRange>& answers);
-
-/// Refuses tokens of conversations that would teach nothing or everything; `place` is their folder. Throws
-/// Error(input).
-void require_answers(std::int64_t trained, std::int64_t tokens, const std::string& place);
+/// The special tokens that the template writes; one without text is the end-of-text token.
+std::span<const std::string_view> special_tokens_of(const std::string& chat_template);
 
 }  // namespace kozero::data

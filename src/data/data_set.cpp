@@ -13,6 +13,7 @@
 #include <kozero/distributed/agreement.hpp>
 #include "io/deck/check.hpp"
 #include "io/run/run_folder.hpp"
+#include "src/data/chat_tokens.hpp"
 #include "src/data/sources.hpp"
 
 namespace kozero::data {
@@ -43,16 +44,32 @@ const Source& source_of(const io::Deck& deck) {
   return *std::ranges::find_if(kSources, [&](const Source& row) { return row.is_of(deck); });
 }
 
-/// "; packed by best fit; 0.31 % of the targets in 120 sequences do not count"; "" if all count.
-std::string text_of_targets(const SampleSource& samples, const io::Deck& deck, std::int64_t seq) {
+/// The share of a source's targets that count, in percent.
+double counted_share(const SampleSource& source, std::int64_t seq) {
   std::int64_t ignored = 0;
-  for (std::int64_t i = 0; i < samples.num_samples(); ++i) ignored += samples.ignored_targets(i);
-  const auto all = static_cast<double>(std::max<std::int64_t>(1, samples.num_samples() * seq));
-  const std::string text = ignored == 0
-                               ? ""
-                               : fmt::format("; {:.2f} % of the targets in {} sequences do not count",
-                                             100.0 * static_cast<double>(ignored) / all, samples.num_samples());
-  return (packs_documents(deck) ? "; packed by best fit" : "") + text;
+  for (std::int64_t i = 0; i < source.num_samples(); ++i) ignored += source.ignored_targets(i);
+  const auto all = static_cast<double>(std::max<std::int64_t>(1, source.num_samples() * seq));
+  return 100.0 - 100.0 * static_cast<double>(ignored) / all;
+}
+
+/// "; packed by best fit into 120 sequences, 0.31 % of their places empty" and the like.
+std::string text_of_targets(const DataSet& data, const io::Deck& deck, std::int64_t seq, bool is_chat) {
+  std::string text;
+  if (packs_documents(deck)) text += fmt::format("; packed by best fit into {} sequences", data.train->num_samples());
+  if (!is_chat && !packs_documents(deck)) return text;
+  const double share = counted_share(*data.train, seq);
+  if (is_chat) return text + fmt::format("; {:.2f} % of the targets are answers, which alone count", share);
+  return text + fmt::format(", {:.2f} % of their places empty", 100.0 - share);
+}
+
+/// Whether the shards are of conversations; refuses those of which nothing or everything would be learned.
+bool has_answers(const std::shared_ptr<const TokenShards>& shards, const io::Deck& deck) {
+  const auto answers = shards == nullptr ? std::nullopt : shards->answers();
+  if (!answers) return false;
+  std::int64_t trained = 0;
+  for (const auto& range : *answers) trained += range.end - range.first;
+  require_answers(trained, shards->num_tokens(), key_of_data(deck));
+  return true;
 }
 
 }  // namespace
@@ -94,7 +111,9 @@ DataSet open_data(const io::Deck& deck, std::int64_t seq, distributed::Communica
   return distributed::agreed(comm, [&] {
     DataSet data = source_of(deck).open({deck, seq, comm});
     require_documents(data.tokenizer.get(), deck);
-    data.description += text_of_targets(*data.train, deck, seq);
+    const bool is_chat = has_answers(data.train_shards, deck);
+    if (data.validation != nullptr) has_answers(data.validation_shards, deck);
+    data.description += text_of_targets(data, deck, seq, is_chat);
     if (deck.data.mask_documents) data.description += "; attention and positions stay inside a document";
     return data;
   });

@@ -116,6 +116,7 @@ class PackedSamples final : public SampleSource {
     std::fill(targets.begin() + static_cast<std::ptrdiff_t>(at), targets.end(), kIgnoredTarget);
   }
   [[nodiscard]] std::int64_t ignored_targets(std::int64_t index) const override {
+    if (index == num_samples()) return 0;
     const auto pieces = row(index);
     return std::accumulate(pieces.begin(), pieces.end(), seq_, [this](std::int64_t ignored, const Piece& piece) {
       const std::int64_t first = piece.first + 1;
@@ -144,6 +145,7 @@ class PackedSamples final : public SampleSource {
   std::shared_ptr<const Answers> answers_;  // null if all tokens are targets
   std::int64_t seq_;
   Token end_of_text_;
+  Answers answers_;
   std::vector<Piece> pieces_;         // row by row
   std::vector<std::int64_t> begins_;  // of each row in pieces_
 };

@@ -16,7 +16,7 @@
 #include "io/posix/readable.hpp"
 #include "io/run/run_folder.hpp"
 #include "io/text/tokenizer.hpp"
-#include "src/data/chat_templates.hpp"
+#include "src/data/chat_tokens.hpp"
 #include "src/data/document_formats.hpp"
 #include "src/data/entry_lock.hpp"
 #include "src/data/tokenize.hpp"

@@ -244,10 +244,10 @@ std::optional<std::vector<TokenRange>> TokenShards::answers() const {
     if (auto recorded = recorded_answers(shard)) of_shards.push_back(*std::move(recorded));
   }
   if (of_shards.empty()) return std::nullopt;
-  if (of_shards.size() < shards_.size()) {
-    throw Error(Failure::input, shards_.front().path() +
-                                    " and others: of these shards, some have answers (.answers beside "
-                                    "them) and some do not; train on one kind");
+  if (of_shards.size() != shards_.size()) {
+    throw Error(Failure::input, shards_.front().path() + ": of " + std::to_string(shards_.size()) + " shards, " +
+                                    std::to_string(of_shards.size()) +
+                                    " have .answers: shards of conversations and of text are not mixed");
   }
   std::vector<TokenRange> all;
   for (std::size_t place = 0; place < order_.size(); ++place) {

@@ -22,7 +22,9 @@ class TokenSamples final : public SampleSource {
         first_(first),
         count_(count),
         document_start_(document_start),
-        part_(part.count == 0 ? Share{0, shards_->num_tokens()} : part) {}
+        part_(part.count == 0 ? Share{0, shards_->num_tokens()} : part) {
+    if (answers_ != nullptr) conversations_ = shards_->documents(document_start);
+  }
   [[nodiscard]] std::int64_t num_samples() const override { return count_; }
   [[nodiscard]] std::int64_t tail() const override {
     const std::int64_t behind = part_.count - 1 - (first_ + count_) * seq_;
@@ -40,7 +42,24 @@ class TokenSamples final : public SampleSource {
     const std::int64_t first = part_.first + (first_ + index) * seq_ + 1;
     return count - answers_->count(first, first + count);
   }
+  void change_targets(std::int64_t index, std::span<Token> targets) const override {
+    answers_.ignore_others((first_ + index) * seq_ + 1, targets);
+  }
+  [[nodiscard]] std::int64_t ignored_targets(std::int64_t index) const override {
+    const std::int64_t all = index < count_ ? seq_ : tail();
+    return all - answers_.count((first_ + index) * seq_ + 1, all);
+  }
   [[nodiscard]] Token document_start() const override { return document_start_; }
+  /// Conversations of the plain template have the end-of-text token behind each answer.
+  void find_documents(std::int64_t index, std::span<const Token> inputs,
+                      std::vector<std::int32_t>& begins) const override {
+    if (answers_ == nullptr) return SampleSource::find_documents(index, inputs, begins);
+    const std::int64_t first = part_.first + (first_ + index) * seq_;
+    auto next = std::ranges::upper_bound(conversations_, first);
+    for (; next != conversations_.end() && *next < first + std::ssize(inputs); ++next) {
+      begins.push_back(static_cast<std::int32_t>(*next - first));
+    }
+  }
 
  private:
   std::shared_ptr<const TokenShards> shards_;
@@ -50,6 +69,7 @@ class TokenSamples final : public SampleSource {
   std::int64_t count_;
   Token document_start_;
   Share part_;  ///< the tokens of the shards that are the sequence
+  std::vector<std::int64_t> conversations_;  ///< where they begin in the shards
 };
 
 }  // namespace

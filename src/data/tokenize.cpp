@@ -19,7 +19,7 @@
 #include <kozero/core/host.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include "io/posix/file.hpp"
-#include "src/data/chat_templates.hpp"
+#include "src/data/chat_tokens.hpp"
 #include "src/data/document_formats.hpp"
 #include "src/data/split_writer.hpp"
 

@@ -149,7 +149,7 @@ packed() {
   set -- "$inputs/quickstart.toml" $tiny checkpoint.every=4 optim.schedule=constant data.pack=best_fit \
     data.mask_documents=true data.val_fraction=0 train.eval_every=0
   local last='"loss":[^,]*'
-  expect 0 '^data .*; packed by best fit; [0-9.]+ % of the targets in [0-9]+ sequences do not count; attention and' \
+  expect 0 '^data .*; packed by best fit into [0-9]+ sequences, [0-9.]+ % of their places empty; attention and' \
     on 2 train "$@" zero.stage=3
   expect 0 'resume       after step 12' on 3 train "$@" checkpoint.resume=auto run.steps=14 zero.stage=1
   expect 0 'output in' "$kozero" train "$@" run.steps=14 run.dir=continuous
@@ -163,7 +163,7 @@ packed() {
   expect 0 'training' "$kozero" prepare text out --val-fraction 0
   # shellcheck disable=SC2086
   set -- tokens.toml $small model.vocab=256
-  expect 0 'packed by best fit; [0-9.]+ % of' on 2 train "$@" data.tokenizer=out/tokenizer.json run.dir=tokens
+  expect 0 'packed by best fit into [0-9]+ seq' on 2 train "$@" data.tokenizer=out/tokenizer.json run.dir=tokens
   lines 1 '^validation '
   set -- tokens.toml model.vocab=256 run.dir=none
   expect 2 '^\[rank 0\] error: tokens.toml:[0-9]+: data.pack = "best_fit": data.tokens does not say which token begins a document; give its tokenizer as data.tokenizer$' \
@@ -291,15 +291,17 @@ chat() {
   local last='"loss":[^,]*'
   for pack in stream best_fit; do
     set -- "$@" data.pack=$pack
-    expect 0 '^data .*; [0-9.]+ % of the targets in [0-9]+ sequences do not count' on 2 train "$@" run.dir=$pack zero.stage=3
+    expect 0 '^data .*; [0-9.]+ % of the targets are answers, which alone count' on 2 train "$@" run.dir=$pack zero.stage=3
     lines 0 'bits per byte'
     expect 0 'resume       after step 12' on 3 train "$@" run.dir=$pack checkpoint.resume=auto run.steps=40 zero.stage=1
     expect 0 'output in' "$kozero" train "$@" run.dir=$pack-alone run.steps=40
     expect 0 '^1$' sh -c "tail -qn 1 $pack/metrics.jsonl $pack-alone/metrics.jsonl | grep -o '$last' | sort -u | wc -l"
     expect 0 '^validation   loss' on 2 eval $pack
   done
-  expect 0 'training' "$kozero" prepare chat.jsonl out --chat-template plain --val-fraction 0
-  expect 0 'do not count' on 2 train "$inputs/quickstart.toml" $small 'data.tokens=["out/train_000000.bin"]' model.vocab=256 \
+  expect 0 '^200 conversations \(plain\): [0-9]+ tokens of answers are trained, [0-9.]+ %$' \
+    "$kozero" prepare chat.jsonl out --chat-template plain --val-fraction 0 --show 1
+  also '^[|]\[\[A[|]l[|]w[|]a[|]y[|]s.*[.][|].x00[|]\]\]$'
+  expect 0 'which alone count' on 2 train "$inputs/quickstart.toml" $small 'data.tokens=["out/train_000000.bin"]' model.vocab=256 \
     run.dir=tokens
   # A set without a question, or whose answers are not trained.
   sed 's/"content": "Always the same."/&, "weight": 0/' chat.jsonl >none.jsonl

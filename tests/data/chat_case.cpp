@@ -6,6 +6,7 @@
 
 #include "io/text/tokenizer_json.hpp"
 #include "src/data/chat_templates.hpp"
+#include "src/data/chat_tokens.hpp"
 #include "src/data/records.hpp"
 
 namespace kozero::tests {

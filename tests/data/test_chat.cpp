@@ -9,6 +9,7 @@
 
 #include "chat_case.hpp"
 #include "src/data/chat_templates.hpp"
+#include "src/data/chat_tokens.hpp"
 
 namespace kozero::data {
 

@@ -12,7 +12,7 @@
 #include <support/scratch_folder.hpp>
 #include <support/thrown.hpp>
 #include "chat_case.hpp"
-#include "src/data/chat_templates.hpp"
+#include "src/data/chat_tokens.hpp"
 
 namespace kozero::data {
 
