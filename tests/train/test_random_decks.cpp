@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_random_decks.cpp: random models, batches and precisions. A run that changes its ranks, stage and back end after
-// each save gives the bits of an uninterrupted run on one rank: losses, norms, weights, moments (through the weights),
-// loss scale, evaluation, and sums of addends of arbitrary bits.
+// test_random_decks.cpp: random models, batches, mixtures and precisions. A run that changes its ranks, stage and back
+// end after each save gives the bits of an uninterrupted run on one rank: losses, norms, weights, moments (through the
+// weights), loss scale, evaluation, and sums of addends of arbitrary bits.
 //   KOZERO_DECKS=200 mpiexec -n 4 test_random_decks      200 decks (`--target random_decks`); default: a fixed sample
 #include <bit>
 #include <catch2/catch_test_macros.hpp>
