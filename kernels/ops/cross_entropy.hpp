@@ -17,6 +17,7 @@
 #pragma once
 #include <cstdint>
 #include <Kokkos_Core.hpp>
+#include <type_traits>
 
 #include <kozero/core/batch.hpp>
 #include <kozero/core/error.hpp>
@@ -65,6 +66,9 @@ static void cross_entropy(const Space& space, Vector<float> losses, Matrix<T> lo
                           std::int64_t vocabulary, float scale) {
   require_targets(losses, logits, targets, vocabulary);
   const auto columns = static_cast<std::int64_t>(logits.extent(1));
+  // Whether a row's exponentials replace its logits, so that they are computed once: not if they would be rounded to 16
+  // bits, nor on a GPU, where the kernel is bound by memory.
+  constexpr bool kKeepsPowers = runs_on_host<Space> && std::is_same_v<T, float>;
   for_each_long_row(
       space, "kozero::cross_entropy", static_cast<std::int64_t>(logits.extent(0)),
       KOKKOS_LAMBDA(const WholeTeam<RowTeam<Space>>& team, std::int64_t n) {
@@ -73,11 +77,15 @@ static void cross_entropy(const Space& space, Vector<float> losses, Matrix<T> lo
         const bool counts = target != kIgnoredTarget;
         const float target_logit = counts ? static_cast<float>(x[target]) : 0.0F;
         const float largest = row_max(team, vocabulary, x);
-        const float sum = row_sum(
-            team, vocabulary, [=](float logit) { return exp_below(logit, largest); }, x);
+        const auto power = [=](float logit) { return kKeepsPowers ? logit : exp_below(logit, largest); };
+        if constexpr (kKeepsPowers) {
+          assign_row(
+              team, x, vocabulary, [=](float logit) { return exp_below(logit, largest); }, x);
+        }
+        const float sum = row_sum(team, vocabulary, power, x);
         const float factor = counts ? scale / sum : 0.0F;
         assign_row(
-            team, x, vocabulary, [=](float logit) { return factor * exp_below(logit, largest); }, x);
+            team, x, vocabulary, [=](float logit) { return factor * power(logit); }, x);
         assign_row(team, x + vocabulary, columns - vocabulary, []() { return 0.0F; });
         meet(team);
         once_per_row(team, [&]() {

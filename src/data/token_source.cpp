@@ -68,7 +68,7 @@ class TokenSamples final : public SampleSource {
   std::int64_t first_;
   std::int64_t count_;
   Token document_start_;
-  Share part_;  ///< the tokens of the shards that are the sequence
+  Share part_;                               ///< the tokens of the shards that are the sequence
   std::vector<std::int64_t> conversations_;  ///< where they begin in the shards
 };
 

@@ -263,6 +263,11 @@ class TiledProduct {
         beside.part = (s - chunk.begin) * group.extent() + h - group.begin;
         beside.next = last ? target(to, left_streams ? s : h, left_streams ? h : s) : Block{};
         const Word* const of_group = shared_block(h, step_of_span);
+        // The shared block of the next product: after the pass, of the next pass.
+        const bool ends_group = h + 1 == group.end;
+        const bool ends_pass = ends_group && s + 1 == chunk.end;
+        const Word* const later =
+            shared_block(ends_group ? group.begin : h + 1, step_of_span + (ends_pass ? pass.extent() : 0));
         unit.product({to,
                       pass.begin > 0 ? sums : nullptr,
                       left_streams ? of_chunk : of_group,
@@ -272,7 +277,8 @@ class TiledProduct {
                       {StoresAndPrefetches::step, &beside},
                       rows_of_block(shape_.m, left_streams ? s : h),
                       rows_of_block(shape_.n, left_streams ? h : s),
-                      kStrideBytes});
+                      kStrideBytes,
+                      later});
         beside.complete = beside.next;
       }
     }

@@ -26,10 +26,16 @@ struct PairOfBfloat16 {
 };
 #endif
 
-/// kRows rows and kLinesAtOnce lines of c.
+/// Calls of product_of_rows for a whole block, and the cache lines of the later block that each prefetches per step. So
+/// the prefetches are distributed over the product; steps are at most a line longer than their elements.
+constexpr int kCalls = (kTileRows + kMostRows - 1) / kMostRows * (kTileRows / kLineFloats / kLinesAtOnce);
+constexpr std::int64_t kLineBytes = 64;
+constexpr int kLaterLines = (kStepBytes / kLineBytes + kCalls) / kCalls;
+
+/// kRows rows and kLinesAtOnce lines of c. Prefetches lines from `later` on, if it is not null.
 template <class Word, int kRows>
 [[gnu::always_inline]] inline void product_of_rows(float* c, const float* before, const float* left, const float* right,
-                                                   std::int64_t steps, std::int64_t step_words) {
+                                                   const char* later, std::int64_t steps, std::int64_t step_words) {
   Line sum[kRows][kLinesAtOnce];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
@@ -39,7 +45,12 @@ template <class Word, int kRows>
     }
   }
   for (std::int64_t step = 0; step < steps; ++step, left += step_words, right += step_words) {
-#pragma GCC unroll 2
+    if (later != nullptr) {
+#pragma GCC unroll 16
+      for (int line = 0; line < kLaterLines; ++line) __builtin_prefetch(later + line * kLineBytes, 0, 2);
+      later += kLaterLines * kLineBytes;
+    }
+#pragma GCC unroll 4
     for (int word = 0; word < kStepWords; ++word) {
       Line of_right[kLinesAtOnce];
 #pragma GCC unroll 2
@@ -63,6 +74,7 @@ template <class Word>
 void product_of(const TileProduct& product) {
   constexpr std::int64_t kColumns = kLinesAtOnce * kLineFloats;
   const std::int64_t step_words = product.step_bytes / 4;
+  const char* later = static_cast<const char*>(product.later);
   if (product.beside.part != nullptr) {
     for (std::int64_t step = 0; step < product.steps; ++step) product.beside.part(product.beside.of, step);
   }
@@ -75,12 +87,13 @@ void product_of(const TileProduct& product) {
       const std::int64_t rest = product.rows - row;
       // 8 rows are two times 4, not 6 and 2.
       if (rest > 2 * kFewestRows || (rest > kFewestRows && rest <= kMostRows)) {
-        product_of_rows<Word, kMostRows>(product.c + at, before, left, right, product.steps, step_words);
+        product_of_rows<Word, kMostRows>(product.c + at, before, left, right, later, product.steps, step_words);
         row += kMostRows;
       } else {
-        product_of_rows<Word, kFewestRows>(product.c + at, before, left, right, product.steps, step_words);
+        product_of_rows<Word, kFewestRows>(product.c + at, before, left, right, later, product.steps, step_words);
         row += kFewestRows;
       }
+      if (later != nullptr) later += product.steps * kLaterLines * kLineBytes;
     }
   }
 }

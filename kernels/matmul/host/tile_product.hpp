@@ -76,6 +76,8 @@ struct TileProduct {
   SideWork beside{};
   std::int64_t rows = kTileRows, columns = kTileRows;  ///< of c that exist
   std::int64_t step_bytes = kStepBytes;                ///< from a step of left or right to the next
+  /// A packed block that a later product reads, prefetched into the second-level cache by units in lines; or null.
+  const void* later = nullptr;
 };
 
 /// X(kind) for each kind of vector instructions for which lines.hpp is compiled.
