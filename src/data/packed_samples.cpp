@@ -145,7 +145,6 @@ class PackedSamples final : public SampleSource {
   std::shared_ptr<const Answers> answers_;  // null if all tokens are targets
   std::int64_t seq_;
   Token end_of_text_;
-  Answers answers_;
   std::vector<Piece> pieces_;         // row by row
   std::vector<std::int64_t> begins_;  // of each row in pieces_
 };

@@ -42,13 +42,6 @@ class TokenSamples final : public SampleSource {
     const std::int64_t first = part_.first + (first_ + index) * seq_ + 1;
     return count - answers_->count(first, first + count);
   }
-  void change_targets(std::int64_t index, std::span<Token> targets) const override {
-    answers_.ignore_others((first_ + index) * seq_ + 1, targets);
-  }
-  [[nodiscard]] std::int64_t ignored_targets(std::int64_t index) const override {
-    const std::int64_t all = index < count_ ? seq_ : tail();
-    return all - answers_.count((first_ + index) * seq_ + 1, all);
-  }
   [[nodiscard]] Token document_start() const override { return document_start_; }
   /// Conversations of the plain template have the end-of-text token behind each answer.
   void find_documents(std::int64_t index, std::span<const Token> inputs,
