@@ -210,7 +210,8 @@ std::string loss_key(const RunData& run) {
   for (const auto& [name, value] : run.deck) {
     const bool decides = name.starts_with("model.") || name.starts_with("data.") || name.starts_with("train.") ||
                          name.starts_with("optim.") || name == "run.seed" || name == "run.steps" ||
-                         name == "run.products";
+                         name == "run.epochs" || name == "run.curriculum" || name == "run.products" ||
+                         name == "run.tuning";
     if (decides && kNoMatter.count(name) == 0) key += name + "=" + value + "\n";
   }
   const auto is = [&](const char* name, const char* value) {
@@ -218,9 +219,11 @@ std::string loss_key(const RunData& run) {
     return found != run.deck.end() && plain_value(found->second) == value;
   };
   const bool has_own_order = (is("comm.backend", "ring") || is("comm.backend", "nccl")) && !is("comm.exact", "true");
-  const bool batch_follows_ranks = run.deck.count("train.accumulate") != 0 && !is("train.accumulate", "none");
+  const auto is_given = [&](const char* name) { return run.deck.count(name) != 0 && !is(name, "none"); };
+  const bool batch_follows_ranks = is_given("train.accumulate") || is_given("train.batch_scaling");
   if (has_own_order || batch_follows_ranks || is("zero.accumulation", "local")) {
     key += fmt::format("on {} ranks, by {}\n", run.ranks, has_own_order ? run.deck.at("comm.backend") : "any order");
+    if (has_own_order && is_given("zero.shard_group")) key += "in groups: " + run.deck.at("zero.shard_group") + "\n";
   }
   return key;
 }

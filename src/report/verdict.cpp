@@ -104,6 +104,18 @@ std::string room_in_words(const Room& room) {
 }
 
 /// One sentence, however many groups of runs with equal decks there are.
+/// The case with the lowest validation loss, if two differ in it; else nullptr.
+const Case* best_of(const Study& study) {
+  const Case* best = nullptr;
+  bool differ = false;
+  for (const Case& one : study.cases) {
+    if (one.state != "done" || !std::isfinite(one.run.last_val)) continue;
+    differ = differ || (best != nullptr && one.run.last_val != best->run.last_val);
+    if (best == nullptr || one.run.last_val < best->run.last_val) best = &one;
+  }
+  return differ ? best : nullptr;
+}
+
 std::string losses_in_words(const std::vector<EqualLosses>& groups) {
   if (groups.empty()) return "";
   EqualLosses all = groups.front();
@@ -205,9 +217,13 @@ std::string verdict_of(const Study& study, const Findings& findings) {
     sentences.push_back(fmt::format("{} of {} cases have a rate; none can be compared with another.",
                                     count_of(study, "done"), study.cases.size()));
   if (std::string text = losses_in_words(findings.losses); !text.empty()) sentences.push_back(std::move(text));
+  if (const Case* best = best_of(study)) {
+    sentences.push_back(fmt::format("The lowest validation loss is {:.4f} ({}).", best->run.last_val, best->name));
+  }
   const auto [least, most] = repetitions(study);
   if (most == 1) sentences.emplace_back("Each case ran once: differences below 5 % are not claimed.");
-  if (most > 1) sentences.push_back(fmt::format("Each case ran {} to {} times.", least, most));
+  if (most > 1 && least == most) sentences.push_back(fmt::format("Each case ran {} times.", most));
+  if (most > least) sentences.push_back(fmt::format("Each case ran {} to {} times.", least, most));
   return fmt::format("{}", fmt::join(sentences, " ")) + counts_in_words(study);
 }
 

@@ -114,13 +114,13 @@ def row(step, loss, step_s=0.1, work=0.08, **other):
             "memory": {"parameters": 1000}, "time": 1e9 + step * step_s, **other}
 
 
-def write_run(folder, rows, deck=None, state="finished"):
+def write_run(folder, rows, deck=None, state="finished", ranks=2):
     folder.mkdir(parents=True)
     (folder / "log.txt").write_text("")
     (folder / "status.json").write_text(json.dumps({"state": state, "why": "", "step": len(rows), "exit_status": 0}))
     (folder / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
     keys = {"run.steps": 4, "model.dim": 8, "zero.stage": 0, "zero.overlap": "true", **(deck or {})}
-    text = "# ranks        2\n"
+    text = f"# ranks        {ranks}\n"
     for section in sorted({key.split(".")[0] for key in keys}):
         text += f"\n[{section}]\n" + "".join(f"{key.split('.')[1]} = {value}  # default\n" for key, value in keys.items()
                                              if key.split(".")[0] == section)
@@ -164,7 +164,7 @@ def fastest(cases):
     repeated = [({"zero.stage": i}, second, LOSSES, 1) for i, second in ((0, 0.1), (0, 0.12), (1, 0.12), (1, 0.12))]
     write_sweep(cases.folder / "repeated", axes, repeated)
     facts, _ = cases.report("repeated")
-    cases.expect("No choice is clearly fastest." in facts["verdict"] and "Each case ran 2 to 2 times." in facts["verdict"], facts["verdict"])
+    cases.expect("No choice is clearly fastest." in facts["verdict"] and "Each case ran 2 times." in facts["verdict"], facts["verdict"])
     cases.expect(facts["repetitions"] == 2, f"{facts}")
 
 
@@ -243,6 +243,12 @@ def losses(cases):
     (cases.folder / "l/b/metrics.jsonl").write_text((cases.folder / "l/a/metrics.jsonl").read_text())
     facts, _ = cases.report("l/a", "l/b", "l/c", "--out", "l/report")
     cases.expect("Losses: 0 bits differ over 2 runs." in facts["verdict"], facts["verdict"])
+    # A batch that grows with the ranks gives other losses; the lowest loss on validation data is named.
+    for ranks, loss in ((2, 3.0), (4, 2.0)):
+        rows = [row(i + 1, loss) for i in range(4)]
+        write_run(cases.folder / f"scaled/{ranks}", [*rows[:3], {**rows[3], "val_loss": loss + 0.5}], {"train.batch_scaling": '"linear"'}, ranks=ranks)
+    facts, _ = cases.report("scaled/2", "scaled/4", "--out", "scaled/report")
+    cases.expect("differ" not in facts["verdict"] and "The lowest validation loss is 2.5000 (scaled/4)." in facts["verdict"], facts["verdict"])
     for seed in range(30):
         for name in ("one", "two"):
             write_run(cases.folder / f"groups/{seed}{name}", [row(i + 1, loss) for i, loss in enumerate(LOSSES)], {"run.seed": seed})
