@@ -51,6 +51,10 @@ class LessonDeck {
     std::vector<SourceKeys> chosen;
     std::vector<std::string> names;
     for (std::size_t i = 0; i < deck_.data.source.size(); ++i) names.push_back(deck_.data.name_of_source(i));
+    if (names.empty()) {
+      refuse(origin_of(deck_, "run.curriculum"), origin_ + ".sources = " + bracketed(keys_.sources),
+             "the deck has no [[data.source]]; give each source there, with its name");
+    }
     for (const std::string& text : keys_.sources) {
       const auto colon = text.rfind(':');
       const std::string name = text.substr(0, colon);

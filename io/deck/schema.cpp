@@ -381,7 +381,8 @@ const std::vector<ListColumn<SourceKeys>>& columns_of(const SourceKeys& /*source
       {"tokens", of_source<&K::tokens>, from_to(1, kMany),
        "instead of weight: how many tokens of the mixture come from the source, relative to the other sources"},
       {"epochs", of_source<&K::epochs>, from_to(0, kMany),
-       "with weights: the most passes over the source's training text that a run may make; 0: no limit"},
+       "with weights: the most passes over the source's training text that a run, or a lesson of it, may make; 0: no "
+       "limit"},
       {"filter", of_source<&K::filter>, text("COLUMN SIGN NUMBER"), "instead of data.filter"},
   };
   return columns;

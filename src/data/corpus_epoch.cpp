@@ -78,6 +78,9 @@ std::int64_t find_epoch(CorpusEpoch& epoch, const std::vector<TextSource>& sourc
     if (found->second->bytes != known.bytes) {
       refuse(named, fmt::format("has {} bytes, not {},", found->second->bytes, known.bytes));
     }
+    if (found->second->source != known.source) {
+      refuse(named, fmt::format("is of source {}, not {},", found->second->source, known.source));
+    }
     files.push_back(*found->second);
     by_path.erase(found);
   }

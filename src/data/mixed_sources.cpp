@@ -94,14 +94,14 @@ void require_passes(const DataSet& data, const io::Deck& deck, const Sampler& sa
   }
 }
 
-std::string mixture_text(const DataSet& data, const Sampler& sampler, std::int64_t steps) {
+std::string mixture_text(const DataSet& data, const Sampler& sampler, std::int64_t steps_before, std::int64_t steps) {
   if (!data.is_mixture()) return "";
   std::string text = fmt::format("; of each {} samples", kMixtureSlots);
   for (std::size_t i = 0; i < data.sources.size(); ++i) {
     const SourceData& source = data.sources[i];
     text += fmt::format("{} {}{} of {} ({} tokens, {:.2f} passes in {} steps)", i == 0 ? "" : ",",
                         sampler.mixture()->slots()[i], i == 0 ? " are" : "", source.name, source.tokens,
-                        sampler.passes_after(steps, i), steps);
+                        sampler.passes_after(steps, i), steps - steps_before);
   }
   return text;
 }

@@ -51,7 +51,7 @@ class RecordReader final : public io::DocumentReader {
  private:
   bool next_document() {
     done_ = 0;
-    for (;;) {
+    while (!is_damaged_) {
       text_.clear();
       try {
         const auto next = records_->next(text_);
@@ -66,8 +66,9 @@ class RecordReader final : public io::DocumentReader {
       } catch (const Error& damage) {
         text_.clear();
         if (damage.failure() != Failure::input) throw;
+        is_damaged_ = true;
         refuse_or_count(file_, damage.what(), pass_);
-        return false;
+        break;
       }
       if (text_.empty()) {
         ++pass_.counts.empty;
@@ -79,6 +80,7 @@ class RecordReader final : public io::DocumentReader {
       ++pass_.counts.documents;
       return true;
     }
+    return false;
   }
 
   std::unique_ptr<RecordFile> records_;
@@ -88,7 +90,8 @@ class RecordReader final : public io::DocumentReader {
   std::string text_;  ///< of the current document
   std::vector<io::TextPart> parts_;
   io::Hash128 hash_;
-  std::size_t done_ = 0;  ///< bytes of the document that were handed out
+  std::size_t done_ = 0;     ///< bytes of the document that were handed out
+  bool is_damaged_ = false;  ///< nothing further of the file can be read
 };
 
 }  // namespace

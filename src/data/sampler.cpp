@@ -60,14 +60,14 @@ std::int64_t Sampler::sample(std::int64_t epoch, std::int64_t position) const {
 }
 
 SampleName Sampler::name(std::int64_t step, std::int64_t position) const {
-  if (!mixture_) return {epoch(step), sample(epoch(step), position)};
+  if (!mixture_) return {begin_.streams + epoch(step), sample(epoch(step), position)};
   const auto [number, index] = mixture_->place(position);
   const Source& source = sources_[number];
   const std::int64_t epoch = index / source.num_samples;
   const std::uint64_t key = stream_key(seed_, "source." + std::to_string(number) + ".epoch." + std::to_string(epoch));
   const std::uint64_t sample = permuted(key, static_cast<std::uint64_t>(index % source.num_samples),
                                         static_cast<std::uint64_t>(source.num_samples));
-  return {epoch, source.first + static_cast<std::int64_t>(sample)};
+  return {begin_.streams + epoch, source.first + static_cast<std::int64_t>(sample)};
 }
 
 double Sampler::passes_after(std::int64_t step, std::size_t source) const {

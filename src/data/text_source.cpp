@@ -47,7 +47,7 @@ PrepareOrder order_of(const io::Deck& deck) {
                      learned_split(deck)};
   order.rules = rules_of(deck, deck.data.filter, "data.filter");
   order.deduplicate = deck.data.deduplicate;
-  order.splits_sources = deck.data.is_mixture();
+  order.splits_sources = deck.data.is_mixture() || (deck.whole != nullptr && !deck.data.source.empty());
   for (const auto& source : deck.data.source) {
     const std::string key = key_of(order.sources.size());
     const bool has_own = !source.filter.empty();

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include <kozero/core/error.hpp>
+#include "io/deck/check.hpp"
 #include "src/data/answers.hpp"
 #include "src/data/sources.hpp"
 
@@ -96,6 +97,11 @@ DataSet open_tokens(const OpenOrder& order) {
   const std::int64_t all = windows_of(shards->num_tokens(), order.seq);
   if (shards->num_tokens() < 2) {
     throw Error(Failure::deck, fmt::format("data.tokens holds {} tokens: nothing to predict", shards->num_tokens()));
+  }
+  if (deck.data.chat_template != "none" && !shards->answers()) {
+    io::refuse_value(deck, "data.chat_template",
+                     "the shards of data.tokens have no .answers beside them; make them by `kozero prepare "
+                     "--chat-template`, or leave the key out");
   }
   require_documents(data.tokenizer.get(), deck);
   const Token start = data.tokenizer == nullptr ? -1 : data.tokenizer->end_of_text();

@@ -276,18 +276,16 @@ class Pass {
   }
 
   PreparedTokens run() {
-    std::vector<Piece> now;
-    std::vector<Piece> then;
-    distributed::agreed(comm_, [&] { read(now); });
-    for (; !now.empty(); now.swap(then)) {
+    distributed::agreed(comm_, [&] { read(now_); });
+    for (; !now_.empty(); now_.swap(then_)) {
       distributed::agreed(comm_, [&] {
-        encoder_.start(now);
-        read(then);
+        encoder_.start(now_);
+        read(then_);
         encoder_.finish();
       });
-      gather_tokens(now, comm_);
+      gather_tokens(now_, comm_);
       distributed::agreed(comm_, [&] {
-        if (comm_.rank() == 0) write(now);
+        if (comm_.rank() == 0) write(now_);
       });
     }
     return distributed::agreed(comm_, [&] { return comm_.rank() == 0 ? finish() : PreparedTokens(); });
@@ -366,6 +364,7 @@ class Pass {
   Sides sides_;
   bool is_chat_;  ///< the documents are conversations
   SplitWriter train_, val_;
+  std::vector<Piece> now_, then_;  // batches; they outlive the encoder's threads, which write into them
   BatchEncoder encoder_;
   CorpusPass documents_;
   std::unique_ptr<io::DocumentReader> reader_;

@@ -52,7 +52,7 @@ RunStart::RunStart(Session& session, const StartedAs& started)
     const data::Sampler sampler =
         data::sampler_of(data_, settings.order_seed, settings.batch.global_batch, settings.samples);
     data::require_passes(data_, deck_, sampler, settings.steps);
-    data_.description += data::mixture_text(data_, sampler, settings.steps);
+    data_.description += data::mixture_text(data_, sampler, settings.samples.steps_before, settings.steps);
     return settings;
   });
   data_check_.emplace(std::vector{data_.train_shards, data_.validation_shards}, control_);
@@ -78,8 +78,15 @@ void RunStart::require_lesson() const {
   if (deck_.whole == nullptr) return;
   const bool is_last = deck_.lesson + 1 == deck_.run.curriculum.size();
   const std::int64_t step = resume_.record.step;
-  if (step >= settings_.step.steps_before && (is_last || step < settings_.steps)) return;
-  throw OtherPart{step};
+  const std::int64_t begin = settings_.step.steps_before;
+  if (step < begin || (!is_last && step >= settings_.steps)) throw OtherPart{step};
+  if (resume_.source.empty() || resume_.record.steps_before == begin || step == begin) return;
+  throw Error(
+      Failure::deck,
+      fmt::format("{}: there lesson {} begins behind step {}, here behind step {}; give the lessons before it the "
+                  "lengths and batches that they had",
+                  resume_.source, deck_.lesson + 1, resume_.record.steps_before, begin),
+      Error::Seen::by_all_ranks);
 }
 
 void RunStart::require_epoch() const {

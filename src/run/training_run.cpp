@@ -14,6 +14,7 @@
 #include <kozero/data/corpus_epoch.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
+#include <kozero/run/start_checks.hpp>
 #include <kozero/run/train.hpp>
 #include <kozero/train/checkpoint.hpp>
 #include <kozero/train/run_files.hpp>
@@ -154,6 +155,13 @@ bool TrainingRun::is_last_part() const {
 
 void TrainingRun::end_part() {
   saving_.finish();
+  if (saving_.saved_step() != run_log_.step()) {
+    throw Error(Failure::write,
+                fmt::format("{}: the checkpoint of step {}, with which the next part of the run begins, could not be "
+                            "saved; make room and resume",
+                            start_.folder(), run_log_.step()),
+                Error::Seen::by_all_ranks);
+  }
   run_.end_steps();
   run_log_.say_evaluation();
   run_.end_outputs();
@@ -286,17 +294,30 @@ void go_on_in(io::Deck& deck, const std::string& folder) {
   deck.checkpoint.resume = "auto";
 }
 
+/// Refuses a lesson that does not fit, before the first one takes hours.
+void check_all_lessons(Session& session, const io::Deck& whole) {
+  for (std::size_t lesson = 1; lesson < whole.run.curriculum.size(); ++lesson) {
+    session.use_deck(io::deck_of_lesson(whole, lesson));
+    const auto vocab = distributed::agreed(session.control(), [&] { return data::vocab_of(session.deck()); });
+    static_cast<void>(check_before_data(session, vocab));
+  }
+}
+
 RunSummary train_lessons(Session& session, const StartedAs& started) {
   io::Deck whole = session.deck();
+  const int ranks = session.control().size();
+  check_all_lessons(session, whole);
   RunSummary summary;
-  for (std::size_t lesson = 0; lesson < whole.run.curriculum.size();) {
+  const std::int64_t step = distributed::broadcast_value(
+      session.control(), session.is_first_rank() ? train::recorded_position(whole).step : std::int64_t{0});
+  for (std::size_t lesson = train::lesson_after(whole, ranks, step); lesson < whole.run.curriculum.size();) {
     session.use_deck(io::deck_of_lesson(whole, lesson));
     try {
       summary = TrainingRun(session, started).execute();
       go_on_in(whole, summary.folder);
       ++lesson;
     } catch (const OtherPart& other) {
-      lesson = train::lesson_after(whole, session.control().size(), other.step);
+      lesson = train::lesson_after(whole, ranks, other.step);
     }
   }
   return summary;
@@ -304,7 +325,7 @@ RunSummary train_lessons(Session& session, const StartedAs& started) {
 
 RunSummary train_epochs(Session& session, const StartedAs& started) {
   io::Deck deck = session.deck();
-  deck.corpus = distributed::from_first_rank(session.control(), [&] { return train::recorded_corpus(deck); });
+  deck.corpus = distributed::from_first_rank(session.control(), [&] { return train::recorded_position(deck).corpus; });
   while (true) {
     session.use_deck(deck);
     try {
@@ -314,6 +335,11 @@ RunSummary train_epochs(Session& session, const StartedAs& started) {
       go_on_in(deck, summary.folder);
       deck.corpus = text_of(epoch_after(data::corpus_epoch_of(run.corpus()), summary.steps));
     } catch (const OtherPart& other) {
+      if (other.corpus == deck.corpus) {
+        throw Error(Failure::input,
+                    "data.grow: the files of the checkpoint's epoch cannot be told from those that are there",
+                    Error::Seen::by_all_ranks);
+      }
       deck.corpus = other.corpus;
     }
   }

@@ -254,9 +254,15 @@ std::string Replay::execute() {
   return first.empty() ? state : first;
 }
 
+/// Of a deck with a curriculum, the deck of its first lesson.
+io::Deck first_lesson_of(const io::Deck& deck) {
+  return deck.run.curriculum.empty() || deck.whole != nullptr ? deck : io::deck_of_lesson(deck, 0);
+}
+
 }  // namespace
 
-data::DataSet open_data_of(const io::Deck& deck, distributed::Communicator& comm) {
+data::DataSet open_data_of(const io::Deck& given, distributed::Communicator& comm) {
+  const io::Deck deck = first_lesson_of(given);
   const auto seq =
       distributed::agreed(comm, [&] { return train::seq_of(deck, train::model_config(deck, data::vocab_of(deck))); });
   data::DataSet data = data::open_data(deck, seq, comm);
@@ -285,8 +291,9 @@ UnsavedRun::UnsavedRun(Session& session, io::Deck deck, const data::DataSet& dat
                        const std::optional<io::FoundCheckpoint>& start)
     : settings_(distributed::agreed(session.control(),
                                     [&] {
-                                      return train::settings_of(without_saving(deck), session.control().size(),
-                                                                data.vocab, data.train->num_samples());
+                                      return train::settings_of(without_saving(first_lesson_of(deck)),
+                                                                session.control().size(), data.vocab,
+                                                                data.train->num_samples());
                                     })),
       on_ranks_(session, settings_, data.vocab) {
   if (start) {
@@ -318,6 +325,16 @@ void replay(const distributed::Environment& environment, const std::string& run,
     if (starts_there) deck.model.init = train::kRandom;  // the checkpoint has the weights
     return with_initial_model(std::move(deck), comm);
   });
+  const io::Deck& deck = session.deck();
+  if (deck.data.grow) {
+    throw Error(Failure::deck,
+                run + ": --replay does not know the files of an epoch; accepted are runs with data.grow = false",
+                Error::Seen::by_all_ranks);
+  }
+  if (!deck.run.curriculum.empty()) {
+    const std::size_t lesson = train::lesson_after(deck, session.control().size(), step - 1);
+    session.use_deck(io::deck_of_lesson(io::Deck(deck), lesson));
+  }
   const std::string first = Replay(session, run, step).execute();
   if (first.empty()) return;
   throw Error(Failure::internal, first + " (bits are those of the program, processor and data that the run had)",

@@ -298,15 +298,15 @@ ResumePoint find_resume_point(const io::Deck& deck, const io::CheckpointRecord& 
   return point;
 }
 
-std::string recorded_corpus(const io::Deck& deck) noexcept {
+io::CheckpointRecord recorded_position(const io::Deck& deck) noexcept {
   try {
-    if (deck.checkpoint.resume == "none") return "";
+    if (deck.checkpoint.resume == "none") return {};
     const bool is_auto = deck.checkpoint.resume == "auto";
     const NamedPath named = named_path(is_auto ? deck.run.dir : deck.checkpoint.resume);
     const std::string checkpoint = named.kind == Kind::run ? newest_checkpoint(named.path) : named.path;
-    return io::read_saved_state(checkpoint).manifest.record.corpus;
+    return io::read_saved_state(checkpoint).manifest.record;
   } catch (const std::exception&) {
-    return "";
+    return {};
   }
 }
 

@@ -344,6 +344,8 @@ Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_voca
       deck.whole == nullptr ? total_steps(deck, num_samples, settings.batch.global_batch) : lesson_steps.last;
   settings.steps = all_steps;
   settings.samples.steps_before = lesson_steps.first;
+  constexpr std::int64_t kMostEpochs = 1 << 16;  // of a lesson, with streams of their own
+  settings.samples.streams = kMostEpochs * static_cast<std::int64_t>(deck.lesson);
   if (deck.data.grow && num_samples > 0) {
     const data::CorpusEpoch epoch = data::corpus_epoch_of(deck.corpus);
     settings.samples = {epoch.steps_before, epoch.epoch};

@@ -225,6 +225,10 @@ END
   rm -rf part && cp -r mixed part && rm -r part/weights.h5 part/step_*11 part/step_*9
   expect 0 'resume       after step 6,' on 3 train "$@" run.dir=part checkpoint.resume=auto zero.stage=3
   expect 0 same sh -c "for run in mixed part; do sed '$losses' \$run/metrics.jsonl >\$run.txt; done; cmp mixed.txt part.txt && echo same"
+  expect 0 'all weights and moments are those of mixed/step_0*6$' "$kozero" verify mixed --replay 6
+  expect 0 'agree bit for bit' on 2 verify mixed.toml "${@:2}" --ranks 1,2 --steps 2
+  expect 2 'part/step_0*11: there lesson 2 begins behind step 4, here behind step 5; give the lessons before it the lengths' \
+    on 2 train "$@" run.dir=part checkpoint.resume=auto 'curriculum=[{steps=5, sources=["a"]}, {steps=7, sources=["a:0.25", "b:0.75"], lr=1e-4}]'
   expect 2 '^\[rank 0\] error: command line: curriculum\[0\].sources = \[c\]: no source is called c; accepted are a, b' \
     on 2 train "$@" 'curriculum=[{steps=4, sources=["c"]}]'
   expect 2 'curriculum\[0\].sources = \[a:x\]: "x" is no weight; accepted: number > 0' \
@@ -314,23 +318,26 @@ prepared_together() {
   mkdir text
   records 1 4000 >text/m.jsonl
   records 3990 4100 >text/n.jsonl
-  set -- text out --tokenizer bpe:400 --shard-tokens 30000 --deduplicate --val-fraction 0.1
+  set -- text together --tokenizer bpe:400 --shard-tokens 30000 --deduplicate --val-fraction 0.1
   expect 0 'training' "$kozero" prepare "$@" --threads 1
-  mv out one
+  mv together one
   for ranks in 2 3; do
     expect 0 '^note: left out records: 11 duplicate' on $ranks prepare "$@" --threads 2
-    expect 0 same sh -c 'diff -r one out && echo same'
-    rm -r out
+    expect 0 same sh -c 'diff -r one together && echo same'
+    rm -r together
   done
   on 3 prepare "$@" >part.txt 2>&1 </dev/null &
-  until ls out.partial/train_000001.bin >/dev/null 2>&1 || ! kill -0 $! 2>/dev/null; do sleep 0.01; done
-  pkill -9 -f "$kozero prepare text out" 2>/dev/null
+  until ls together.partial/train_000001.bin >/dev/null 2>&1 || ! kill -0 $! 2>/dev/null; do sleep 0.01; done
+  pkill -9 -f "$kozero prepare text together" 2>/dev/null
   wait $!
   expect 0 'training' on 2 prepare "$@"
-  expect 0 same sh -c 'diff -r one out && echo same'
+  expect 0 same sh -c 'diff -r one together && echo same'
   printf '{"text": 7}\n' >>text/n.jsonl
   expect 3 '^\[rank 0\] error: data.text: text/n.jsonl: row 112: ' on 3 prepare "$@"
   lines 1 'error'
+  # The last row is refused while threads still encode the batch before it.
+  { records 1 90000; printf '{"text": 7}\n'; } >bad.jsonl
+  expect 3 '^\[rank 0\] error: data.text: bad.jsonl: row 90001: ' "$kozero" prepare bad.jsonl bad --threads 16
 }
 
 run_case

@@ -192,7 +192,7 @@ TEST_CASE("the sources of a mixture have windows of their own tokens") {
       MessageMatches(ContainsSubstring("command line: data.source[1].epochs = 1: source 1 ends at step " + possible +
                                        " of " + more) &&
                      ContainsSubstring("accepted: at most " + possible + " steps")));
-  CHECK_THAT(data::mixture_text(data, sampler, 10), ContainsSubstring("; of each 1000 samples 750 are of aa ("));
+  CHECK_THAT(data::mixture_text(data, sampler, 0, 10), ContainsSubstring("; of each 1000 samples 750 are of aa ("));
 
   const auto comm = distributed::make_self_communicator();
   data::DataCheck check({data.train_shards}, *comm);

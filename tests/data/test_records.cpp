@@ -181,6 +181,15 @@ TEST_CASE("a compressed file that is cut or changed is named with the byte, or c
     CHECK(pass.counts.bad == 1);
     CHECK(first.size() > 100);
     CHECK(std::equal(first.begin(), first.end(), texts.begin()));
+    CorpusPass twice;  // asked again behind the damage, a reader counts no more
+    SkippedFiles skipped;
+    const FileCorpus corpus(find_text(std::vector{source_of(path, {.skip_bad = true})}, skipped));
+    const auto reader = corpus.read(64, &twice);
+    io::TextBlock block;
+    while (reader->next(block)) {
+    }
+    CHECK_FALSE(reader->next(block));
+    CHECK(twice.counts.bad == 1);
     std::string changed = bytes;
     changed[30] = static_cast<char>(changed[30] ^ 0x10);
     CHECK_THAT(error_of(source_of(folder.put(name, changed))), ContainsSubstring(folder / name));

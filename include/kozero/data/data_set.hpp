@@ -76,9 +76,9 @@ Sampler sampler_of(const DataSet& data, std::uint64_t seed, std::int64_t global_
 /// source of a mixture than its limit allows.
 void require_passes(const DataSet& data, const io::Deck& deck, const Sampler& sampler, std::int64_t steps);
 
-/// "; of each 1000 samples 700 are of web (24520 tokens, 2.31 passes), 300 of code (8011 tokens, 0.40 passes)", in a
-/// run of `steps` steps; "" if the data are no mixture.
-std::string mixture_text(const DataSet& data, const Sampler& sampler, std::int64_t steps);
+/// "; of each 1000 samples 700 are of web (24520 tokens, 2.31 passes), 300 of code (8011 tokens, 0.40 passes)", in
+/// steps steps_before + 1 to `steps`; "" if the data are no mixture.
+std::string mixture_text(const DataSet& data, const Sampler& sampler, std::int64_t steps_before, std::int64_t steps);
 
 /// check.identity() with the mixture. Collective.
 io::DataIdentity identity_of(const DataSet& data, DataCheck& check, distributed::Communicator& comm);

@@ -124,9 +124,9 @@ struct ResumePoint {
 /// each difference.
 ResumePoint find_resume_point(const io::Deck& deck, const io::CheckpointRecord& mine, distributed::Communicator& comm);
 
-/// The files of the epoch (CheckpointRecord::corpus) of the newest checkpoint from which the deck's run goes on; "" if
-/// it begins anew, or if nothing can be read. A guess, on this process alone: find_resume_point() decides.
-std::string recorded_corpus(const io::Deck& deck) noexcept;
+/// The record of the newest checkpoint from which the deck's run goes on; of step 0 if it begins anew, or if nothing
+/// can be read. A guess, on this process alone: find_resume_point() decides.
+io::CheckpointRecord recorded_position(const io::Deck& deck) noexcept;
 
 /// Whether both paths exist and name the same folder, after following links.
 bool same_folder(const std::string& a, const std::string& b);
