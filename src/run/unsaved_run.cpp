@@ -243,6 +243,15 @@ std::string Replay::execute() {
                             logged_.begin()->first - 1),
                 Error::Seen::by_all_ranks);
   }
+  const std::int64_t lesson_begin = train::steps_of_lesson(session_.deck(), comm_.size()).first;
+  if (lesson_begin > 0 && (!start || start->manifest.record.step < lesson_begin)) {
+    throw Error(
+        Failure::input,
+        fmt::format("{}: step {} is of a lesson that begins behind step {}, and no complete checkpoint is there "
+                    "from then on; checkpoint.keep keeps more",
+                    run_, step_, lesson_begin),
+        Error::Seen::by_all_ranks);
+  }
   say_start(start);
   UnsavedRun run(session_, session_.deck(), data_, start);
   std::string first;

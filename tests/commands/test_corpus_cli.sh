@@ -84,7 +84,7 @@ killed_mixture() {
   kill -9 $!
   wait $! 2>/dev/null
   local at last
-  at=$(find run -name 'step_*' | sed 's/.*step_0*//' | sort -n | tail -n 1)
+  at=$(find run -name 'step_?????????' | sed 's/.*step_0*//' | sort -n | tail -n 1)
   last=$((at + 7))
   expect 0 "resume       after step $at" on 3 train "$@" "$list" checkpoint.resume=auto run.steps=$last zero.stage=3
   lines 0 '^note .*data'
@@ -217,7 +217,7 @@ END
   records 300 390 >b.jsonl
   sed '/^text = /d' deck.toml >mixed.toml
   # shellcheck disable=SC2086
-  set -- mixed.toml ${small/run.steps=12/} checkpoint.every=3 train.eval_every=0 \
+  set -- mixed.toml ${small/run.steps=12/} checkpoint.every=3 checkpoint.keep=9 train.eval_every=0 \
     'data.source=[{name="a", text="a.jsonl", weight=1}, {name="b", text="b.jsonl", weight=1}]' \
     'curriculum=[{steps=4, sources=["a"]}, {steps=7, sources=["a:0.25", "b:0.75"], lr=1e-4}]'
   expect 0 '^data .*of each 1000 samples 1000 are of a ' on 2 train "$@" run.dir=mixed
@@ -226,6 +226,9 @@ END
   expect 0 'resume       after step 6,' on 3 train "$@" run.dir=part checkpoint.resume=auto zero.stage=3
   expect 0 same sh -c "for run in mixed part; do sed '$losses' \$run/metrics.jsonl >\$run.txt; done; cmp mixed.txt part.txt && echo same"
   expect 0 'all weights and moments are those of mixed/step_0*6$' "$kozero" verify mixed --replay 6
+  rm -r mixed/step_*3 mixed/step_*4
+  expect 3 'mixed: step 6 is of a lesson that begins behind step 4, and no complete checkpoint is there from then on' \
+    "$kozero" verify mixed --replay 6
   expect 0 'agree bit for bit' on 2 verify mixed.toml "${@:2}" --ranks 1,2 --steps 2
   expect 2 'part/step_0*11: there lesson 2 begins behind step 4, here behind step 5; give the lessons before it the lengths' \
     on 2 train "$@" run.dir=part checkpoint.resume=auto 'curriculum=[{steps=5, sources=["a"]}, {steps=7, sources=["a:0.25", "b:0.75"], lr=1e-4}]'
