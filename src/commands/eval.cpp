@@ -71,7 +71,7 @@ io::Deck evaluated_deck(TrainedModel& trained, const DeckArguments& named) {
 std::string remark_on(const data::DataSet& data, const io::Deck& deck) {
   const Token separator = data.tokenizer == nullptr || !deck.data.has_text() ? -1 : data.tokenizer->end_of_text();
   if (separator < 0) return "";
-  return fmt::format("note         an end-of-text token (id {}) is put before each file of the text\n", separator);
+  return fmt::format("note         an end-of-text token (id {}) is put before each document\n", separator);
 }
 
 /// The loss on all of `source`, and on each of several sources. A mixture's loss is the sources' mean by weight.

@@ -283,7 +283,7 @@ eval_anywhere() {
   mkdir elsewhere
   ls -R run >before.txt
   expect 0 '^validation   loss .* tokens$' env -C elsewhere "$kozero" eval ../run
-  also '^note +an end-of-text token \(id 0\) is put before each file of the text$'
+  also '^note +an end-of-text token \(id 0\) is put before each document$'
   expect 0 same sh -c 'ls -R run | cmp - before.txt && echo same'
   expect 0 '^given data   loss ' on 2 eval run 'data.text=["text/a.txt"]'
   lines 0 '^validation'
