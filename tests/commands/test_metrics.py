@@ -148,7 +148,12 @@ def in_tensorboard(cases):
 
 def on_a_screen(cases):
     """A finished run once; a running one in a terminal of 80 columns until q, which leaves its files as they are."""
+    def files():
+        return {path: (path.stat().st_size, path.stat().st_mtime_ns) for path in (cases.folder / "run").rglob("*")}
+
+    before = files()
     said = cases.said("watch", "run").splitlines()
+    cases.expect(files() == before, "watch changed files of the run")
     row = cases.rows()[-1]
     cases.expect(said[0] == "run: finished" and f"step         {row['step']} of {row['step']}, 100 %" in said, f"{said}")
     cases.expect(any(line.startswith(f"loss         {row['loss']:.4f}, validation ") for line in said), f"{said}")
