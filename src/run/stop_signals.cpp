@@ -36,6 +36,7 @@ constexpr std::array<std::pair<const char*, int>, 6> kNames = {{{"SIGTERM", SIGT
 constexpr int kSecondInterrupt = 128 + SIGINT;  // the status that a shell reports for a process ended by SIGINT
 constexpr int kAnswerPatience = 2000;           // milliseconds
 constexpr std::chrono::milliseconds kFirstRankPatience{500};
+constexpr std::chrono::milliseconds kStartPatience{10'000};  // for MPI to be up; batch systems grant 30 s
 
 struct Signals {
   int arrivals = -1;                     // signalfd of the stop signals
@@ -44,9 +45,10 @@ struct Signals {
   std::atomic<bool> interrupted{false};  // SIGINT after it
   std::atomic<bool> answered{false};
   std::atomic<bool> noted{false};  // the phase
-  std::mutex end_mutex;            // held while the job is ended
-  bool over = false;               // signals are ignored
-  std::mutex mutex;                // protects the members below
+  std::atomic<bool> has_actions{false};
+  std::mutex end_mutex;  // held while the job is ended
+  bool over = false;     // signals are ignored
+  std::mutex mutex;      // protects the members below
   StopActions actions;
   std::string where = "before the run began";
   sigset_t killing{};  // blocked, but not in run.stop_signals: to be unblocked
@@ -77,11 +79,21 @@ sigset_t all_stop_signals() {
   return set_of(names);
 }
 
+/// A rank that ended before MPI is up would leave the others waiting for it: a launcher ends them only if MPI knew the
+/// rank.
+void await_actions() {
+  constexpr std::chrono::milliseconds kLook{20};
+  for (auto waited = kLook; !signals().has_actions && waited < kStartPatience; waited += kLook) {
+    std::this_thread::sleep_for(kLook);
+  }
+}
+
 /// Ends the process with end_mutex held, so that the main thread waits where it would begin to train or end the run
 /// (note_stop_signals(), ignore_stop_signals()). Returns if the phase is not `noted` any more, or if the run is over.
 void end_job(int status, const std::string& what, bool noted) {
   const std::lock_guard ending(signals().end_mutex);
   if (signals().over || signals().noted != noted) return;
+  await_actions();
   StopActions actions;
   std::string where;
   {
@@ -217,6 +229,7 @@ void keep_stop_signals(const std::vector<std::string>& names) {
 void set_stop_actions(StopActions actions) {
   const std::lock_guard lock(signals().mutex);
   signals().actions = std::move(actions);
+  signals().has_actions = true;
 }
 
 void end_at_stop_signal(const std::string& where) {
