@@ -59,7 +59,8 @@ CheckpointRecord record_of(const Json& json) {
           .num_samples = value_of<std::int64_t>(data, "num_samples"),
           .steps_before = data.value("steps_before", std::int64_t{0}),
           .corpus = data.value("corpus", ""),
-          .data = {data.value("sampled_hash", ""), data.value("hash", ""), data.value("mixture", "")},
+          .data = {data.value("sampled_hash", ""), data.value("hash", ""), data.value("mixture", ""),
+                   data.value("answers", "")},
           .model = value_of<Json>(json, "model").dump(),
           .tokenizer = value_of<std::string>(json, "tokenizer"),
           .deck = value_of<std::string>(json, "deck"),
@@ -119,6 +120,7 @@ std::string manifest_text(const Manifest& manifest) {
   if (!record.data.sampled.empty()) json["data"]["sampled_hash"] = record.data.sampled;
   if (!record.data.whole.empty()) json["data"]["hash"] = record.data.whole;
   if (!record.data.mixture.empty()) json["data"]["mixture"] = record.data.mixture;
+  if (!record.data.answers.empty()) json["data"]["answers"] = record.data.answers;
   if (!record.exactness.empty()) json["exactness"] = record.exactness;
   if (!record.tuning.empty()) json["tuning"] = record.tuning;
   // A loss that is not finite has no JSON form and cannot be the lowest.

@@ -4,8 +4,9 @@
 //   manifest.json: format_version; step, tokens, optimizer_start; loss_scale {scale, good_steps} if it is dynamic;
 //   exactness {name: value}; tuning if there is one; validation_loss if it was measured at this step; provenance
 //   {version, commit, ...}, which no hash of a dataset depends on; data {seed, global_batch, num_samples, next_step,
-//   steps_before in a curriculum, corpus if it grows, sampled_hash, hash}; model, tokenizer, deck; files {name: {size,
-//   xxh3_128 of every 16 MiB}}; datasets {path in state.h5: hash}; hash of all text before it
+//   steps_before in a curriculum, corpus if it grows, mixture of several sources, answers of conversations,
+//   sampled_hash, hash}; model, tokenizer, deck; files {name: {size, xxh3_128 of every 16 MiB}}; datasets {path in
+//   state.h5: hash}; hash of all text before it
 // A dataset's hash depends only on its values, not on their place in the file: its bytes (f32, little endian,
 // row-major) are cut into blocks of 16 MiB, and the hash is XXH3-128 of the blocks' XXH3-128, 32 hexadecimal digits
 // each, joined. With h5py and xxhash, for `bytes = file[path][()].tobytes()`:
@@ -32,6 +33,7 @@ struct DataIdentity {
   std::string sampled;       ///< of the shards' sizes and some of their bytes
   std::string whole;         ///< of every byte
   std::string mixture = {};  ///< how the samples of several sources are mixed; "" if they are not
+  std::string answers = {};  ///< which tokens of conversations are trained; "" if the data are others
   bool operator==(const DataIdentity&) const = default;
 };
 

@@ -155,8 +155,11 @@ std::string difference(const io::DataIdentity& saved, const io::DataIdentity& mi
   const std::string& then = whole ? saved.whole : saved.sampled;
   const std::string& now = whole ? mine.whole : mine.sampled;
   if (!then.empty() && !now.empty() && then != now) return fmt::format("their hash is {} and was {}", now, then);
+  const auto text = [](const std::string& part) { return part.empty() ? "none" : part; };
+  if (saved.answers != mine.answers) {
+    return fmt::format("their answers are {} and were {}", text(mine.answers), text(saved.answers));
+  }
   if (saved.mixture == mine.mixture) return "";
-  const auto text = [](const std::string& mixture) { return mixture.empty() ? "none" : mixture; };
   return fmt::format("their mixture is {} and was {}", text(mine.mixture), text(saved.mixture));
 }
 

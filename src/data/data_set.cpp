@@ -12,6 +12,7 @@
 #include <kozero/data/data_set.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include "io/deck/check.hpp"
+#include "io/posix/block_hashes.hpp"
 #include "io/run/run_folder.hpp"
 #include "src/data/chat_tokens.hpp"
 #include "src/data/sources.hpp"
@@ -62,14 +63,16 @@ std::string text_of_targets(const DataSet& data, const io::Deck& deck, std::int6
   return text + fmt::format(", {:.2f} % of their places empty", 100.0 - share);
 }
 
-/// Whether the shards are of conversations; refuses those of which nothing or everything would be learned.
-bool has_answers(const std::shared_ptr<const TokenShards>& shards, const io::Deck& deck) {
+/// "2400 tokens, HASH" of the trained tokens of shards of conversations; "" for other shards. Refuses those of which
+/// nothing or everything would be learned.
+std::string answers_in(const std::shared_ptr<const TokenShards>& shards, const io::Deck& deck) {
   const auto answers = shards == nullptr ? std::nullopt : shards->answers();
-  if (!answers) return false;
+  if (!answers) return "";
   std::int64_t trained = 0;
   for (const auto& range : *answers) trained += range.end - range.first;
   require_answers(trained, shards->num_tokens(), key_of_data(deck));
-  return true;
+  const std::string bytes(reinterpret_cast<const char*>(answers->data()), answers->size() * sizeof(TokenRange));
+  return fmt::format("{} tokens, {}", trained, io::xxh3_128(bytes));
 }
 
 }  // namespace
@@ -111,9 +114,9 @@ DataSet open_data(const io::Deck& deck, std::int64_t seq, distributed::Communica
   return distributed::agreed(comm, [&] {
     DataSet data = source_of(deck).open({deck, seq, comm});
     require_documents(data.tokenizer.get(), deck);
-    const bool is_chat = has_answers(data.train_shards, deck);
-    if (data.validation != nullptr) has_answers(data.validation_shards, deck);
-    data.description += text_of_targets(data, deck, seq, is_chat);
+    data.answers = answers_in(data.train_shards, deck);
+    if (data.validation != nullptr) static_cast<void>(answers_in(data.validation_shards, deck));
+    data.description += text_of_targets(data, deck, seq, !data.answers.empty());
     if (deck.data.mask_documents) data.description += "; attention and positions stay inside a document";
     return data;
   });

@@ -117,8 +117,9 @@ class RecordParser final : public nlohmann::json_sax<Json> {
     is_number_ = name == rules_.filter.column;
     return true;
   }
-  bool parse_error(std::size_t position, const std::string& /*token*/, const Json::exception& /*problem*/) override {
-    problem_ = not_json(position);
+  bool parse_error(std::size_t position, const std::string& /*token*/, const Json::exception& problem) override {
+    const bool is_encoding = std::string_view(problem.what()).find("UTF-8") != std::string_view::npos;
+    problem_ = is_encoding ? fmt::format("not UTF-8 at byte {} of the row", position) : not_json(position);
     return false;
   }
 

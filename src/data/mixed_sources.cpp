@@ -108,6 +108,7 @@ std::string mixture_text(const DataSet& data, const Sampler& sampler, std::int64
 
 io::DataIdentity identity_of(const DataSet& data, DataCheck& check, distributed::Communicator& comm) {
   io::DataIdentity identity = check.identity(comm);
+  identity.answers = data.answers;
   if (!data.is_mixture()) return identity;
   const auto slots = mixture_slots(weights_of(data));
   for (std::size_t i = 0; i < slots.size(); ++i) {

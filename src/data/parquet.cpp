@@ -23,8 +23,10 @@ namespace {
 constexpr std::int64_t kBatchRows = 64;
 constexpr std::int64_t kReadBytes = std::int64_t{1} << 20;
 
-[[noreturn]] void refuse_file(const std::string& path, const std::string& why) {
-  throw Error(Failure::input, io::on_one_line(fmt::format("{}: Parquet: {}", path, why)));
+[[noreturn]] void refuse_file(const std::string& path, std::string why) {
+  if (why.ends_with('.')) why.pop_back();
+  throw Error(Failure::input, io::on_one_line(fmt::format(
+                                  "{}: Parquet: {}; make or fetch the file again, or leave it out", path, why)));
 }
 
 /// What `read` returns; Arrow's failures, by status or exception, are Error(input) with the path.

@@ -310,6 +310,10 @@ chat() {
   also '^[|]\[\[A[|]l[|]w[|]a[|]y[|]s.*[.][|].x00[|]\]\]$'
   expect 0 'which alone count' on 2 train "$inputs/quickstart.toml" $small 'data.tokens=["out/train_000000.bin"]' model.vocab=256 \
     run.dir=tokens
+  # The same tokens, of which others are trained.
+  sed '7s/"content": "Always the same."/&, "weight": 0/' chat.jsonl >edited.jsonl
+  expect 0 '^note         the training data differ from those of stream/.*: their answers are [0-9]+ tokens, [0-9a-f]+ and were' \
+    on 2 train "$@" data.pack=stream run.dir=stream 'data.text=["edited.jsonl"]' checkpoint.resume=auto run.steps=42
   # A set without a question, or whose answers are not trained.
   sed 's/"content": "Always the same."/&, "weight": 0/' chat.jsonl >none.jsonl
   expect 3 'training tokens: 0 of [0-9]+ tokens are trained on, 0 %' on 2 train "$@" 'data.text=["none.jsonl"]' run.dir=none

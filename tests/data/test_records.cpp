@@ -136,7 +136,7 @@ TEST_CASE("a record that is no document is named by file and row, or counted and
   };
   for (const auto& [row, problem] : std::vector<std::pair<std::string, std::string>>{
            {"{\"text\": \"cut", "not JSON from byte 14 of the row on"},
-           {"{\"text\": \"\xff\"}", "not JSON from byte 11 of the row on"},
+           {"{\"text\": \"\xff\"}", "not UTF-8 at byte 11 of the row"},
            {"{\"text\": \"\\ud800\"}", "not JSON from byte 17 of the row on"},
            {"[\"text\"]", "not a JSON object"},
            {"7", "not a JSON object"},

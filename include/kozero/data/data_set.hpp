@@ -47,6 +47,7 @@ struct DataSet {
   std::vector<SourceData> sources;           ///< of data.source
   std::unique_ptr<io::Tokenizer> tokenizer;  ///< null for synthetic data
   std::int64_t vocab = 0;                    ///< tokens the data can hold; 0 for the linear demo
+  std::string answers;                       ///< of conversations: "2400 tokens, HASH", those that are trained
   std::string corpus;                        ///< with data.grow: the files, as Deck::corpus has them
   std::optional<double> loss_floor;          ///< smallest possible loss in nats per token, if known
   std::string description;                   ///< one line for the banner; on rank 0 with the skipped inputs
@@ -80,7 +81,7 @@ void require_passes(const DataSet& data, const io::Deck& deck, const Sampler& sa
 /// steps steps_before + 1 to `steps`; "" if the data are no mixture.
 std::string mixture_text(const DataSet& data, const Sampler& sampler, std::int64_t steps_before, std::int64_t steps);
 
-/// check.identity() with the mixture. Collective.
+/// check.identity() with the mixture and the answers. Collective.
 io::DataIdentity identity_of(const DataSet& data, DataCheck& check, distributed::Communicator& comm);
 
 }  // namespace kozero::data
