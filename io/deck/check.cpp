@@ -335,7 +335,7 @@ void check_types(const Deck& deck) {
 
 void check_sequences(const Deck& deck) {
   if (deck.model.seq == 0 || deck.train.seq <= deck.model.seq) return;
-  refuse_value(deck, "train.seq", "accepted are at most " + beside(deck, "model.seq") + ", the model's positions");
+  refuse_value(deck, "train.seq", "accepted: at most " + beside(deck, "model.seq") + ", the model's positions");
 }
 
 void check_evaluation(const Deck& deck) {

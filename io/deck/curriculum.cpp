@@ -61,7 +61,7 @@ class LessonDeck {
       const auto found = std::ranges::find(names, name);
       if (found == names.end()) {
         refuse(origin_of(deck_, "run.curriculum"), origin_ + ".sources = " + bracketed(keys_.sources),
-               "no source is called " + name + "; accepted are " + joined(names) + did_you_mean(name, names));
+               "no source is called " + name + "; accepted: " + joined(names) + did_you_mean(name, names));
       }
       SourceKeys source = deck_.data.source[static_cast<std::size_t>(found - names.begin())];
       source.name = name;
@@ -107,7 +107,7 @@ void check_curriculum(const Deck& deck) {
   }
   if (!deck.run.curriculum.empty() && deck.checkpoint.every == 0) {
     refuse_value(deck, "checkpoint.every",
-                 "a lesson begins with the checkpoint of the lesson before; accepted are > 0");
+                 "a lesson begins with the checkpoint of the lesson before; accepted: integer >= 1");
   }
 }
 

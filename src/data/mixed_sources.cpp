@@ -50,13 +50,14 @@ class SourcesInTurn final : public SampleSource {
   std::vector<std::shared_ptr<const SampleSource>> sources_;
 };
 
-std::vector<double> weights_of(const DataSet& data) {
-  std::vector<double> weights;
-  for (const auto& source : data.sources) weights.push_back(source.weight);
-  return weights;
-}
-
 }  // namespace
+
+std::vector<std::int64_t> DataSet::slots() const {
+  if (!is_mixture()) return {};
+  std::vector<double> weights;
+  for (const auto& source : sources) weights.push_back(source.weight);
+  return mixture_slots(weights);
+}
 
 std::unique_ptr<SampleSource> sources_in_turn(const std::vector<SourceData>& sources) {
   std::vector<std::shared_ptr<const SampleSource>> all;
@@ -109,8 +110,7 @@ std::string mixture_text(const DataSet& data, const Sampler& sampler, std::int64
 io::DataIdentity identity_of(const DataSet& data, DataCheck& check, distributed::Communicator& comm) {
   io::DataIdentity identity = check.identity(comm);
   identity.answers = data.answers;
-  if (!data.is_mixture()) return identity;
-  const auto slots = mixture_slots(weights_of(data));
+  const auto slots = data.slots();
   for (std::size_t i = 0; i < slots.size(); ++i) {
     identity.mixture += fmt::format("{}{}/{} from {} samples", i == 0 ? "" : ", ", slots[i], kMixtureSlots,
                                     data.sources[i].train->num_samples());

@@ -337,7 +337,7 @@ void replay(const distributed::Environment& environment, const std::string& run,
   const io::Deck& deck = session.deck();
   if (deck.data.grow) {
     throw Error(Failure::deck,
-                run + ": --replay does not know the files of an epoch; accepted are runs with data.grow = false",
+                run + ": --replay does not know the files of an epoch; accepted: runs with data.grow = false",
                 Error::Seen::by_all_ranks);
   }
   if (!deck.run.curriculum.empty()) {

@@ -67,9 +67,7 @@ std::optional<Evaluation> evaluate(Evaluator& evaluator, const data::SampleSourc
 
 std::optional<Evaluation> evaluate_sources(Evaluator& evaluator, const data::DataSet& data, Side side,
                                            std::int64_t max_samples, const std::function<bool()>& stops) {
-  std::vector<double> weights;
-  for (const auto& source : data.sources) weights.push_back(source.weight);
-  const auto slots = data.is_mixture() ? mixture_slots(weights) : std::vector<std::int64_t>();
+  const auto slots = data.slots();
   Evaluation all;
   double sum = 0.0, shares = 0.0;
   for (std::size_t i = 0; i < data.sources.size(); ++i) {

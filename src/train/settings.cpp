@@ -198,7 +198,7 @@ bool is_default(const T& /*value*/) {
 
 std::int64_t seq_of(const io::Deck& deck, const model::Config& model) {
   if (deck.train.seq <= model.seq) return deck.train.seq > 0 ? deck.train.seq : model.seq;
-  io::refuse_value(deck, "train.seq", "accepted are at most " + std::to_string(model.seq) + ", the model's positions");
+  io::refuse_value(deck, "train.seq", "accepted: at most " + std::to_string(model.seq) + ", the model's positions");
 }
 
 StepRange steps_of_lesson(const io::Deck& deck, int num_ranks) {

@@ -99,18 +99,18 @@ StepResult Trainer<Scalar>::step(std::int64_t step, const std::function<int()>& 
   require(sampler_ != nullptr, "step() was called before train_on()");
   position().step = step;
   if (checks(step) && !check_->recorded()) record_state(step);
-  const data::Granules granules(sampler_->positions(step), loader().micro_batch());
+  name_samples(step);
+  const data::Granules granules(positions_, loader().micro_batch());
   const int micro_steps = granules.micro_steps(comm().size());
-  StepResult result{.step = step, .tokens = sampler_->positions(step).count * config_.seq, .micro_steps = micro_steps};
-  result.targets = std::max<std::int64_t>(1, result.tokens - ignored_targets(step));
+  StepResult result{.step = step, .tokens = positions_.count * config_.seq, .micro_steps = micro_steps};
+  result.targets = std::max<std::int64_t>(1, result.tokens - ignored_targets());
   result.loss_scale = config_.loss_scaler.scale();
   const auto start = Clock::now();
   int next_request = micro_step_s_ == 0.0 ? 1 : micro_steps_between_requests(micro_step_s_);
   const float factor = static_cast<float>(result.loss_scale) / static_cast<float>(result.targets);
   for (int micro_step = 0; micro_step < micro_steps; ++micro_step) {
     state().gradients().begin_micro_step({micro_step, micro_steps, granules.busy_ranks(micro_step, comm().size())});
-    const model::Batch micro_batch =
-        batch(step, granules.granule(std::int64_t{micro_step} * comm().size() + comm().rank()));
+    const model::Batch micro_batch = batch(granules.granule(std::int64_t{micro_step} * comm().size() + comm().rank()));
     auto timer = phase_seconds_.phase("forward_backward");
     model().forward_backward(state(), micro_batch, factor, &losses_(static_cast<std::size_t>(micro_step)));
     const int done = micro_step + 1;
@@ -195,25 +195,24 @@ void Trainer<Scalar>::gather_loss(const std::function<int()>& request, std::int6
 }
 
 template <class Scalar>
-std::int64_t Trainer<Scalar>::ignored_targets(std::int64_t step) const {
+void Trainer<Scalar>::name_samples(std::int64_t step) {
+  positions_ = sampler_->positions(step);
+  names_.clear();
+  for (std::int64_t i = 0; i < positions_.count; ++i) names_.push_back(sampler_->name(step, positions_.first + i));
+}
+
+template <class Scalar>
+std::int64_t Trainer<Scalar>::ignored_targets() const {
   std::int64_t ignored = 0;
-  for (const auto& name : names(step, sampler_->positions(step))) ignored += source_->ignored_targets(name.sample);
+  for (const auto& name : names_) ignored += source_->ignored_targets(name.sample);
   return ignored;
 }
 
 template <class Scalar>
-std::vector<data::SampleName> Trainer<Scalar>::names(std::int64_t step, const data::Share& positions) const {
-  std::vector<data::SampleName> names;
-  for (std::int64_t position = positions.first; position < positions.first + positions.count; ++position) {
-    names.push_back(sampler_->name(step, position));
-  }
-  return names;
-}
-
-template <class Scalar>
-model::Batch Trainer<Scalar>::batch(std::int64_t step, const data::Share& now) {
+model::Batch Trainer<Scalar>::batch(const data::Share& now) {
   auto timer = phase_seconds_.phase("data");
-  return loader().load(*source_, names(step, now));
+  const auto first = names_.begin() + (now.first - positions_.first);
+  return loader().load(*source_, {first, first + now.count});
 }
 
 template <class Scalar>

@@ -47,10 +47,11 @@ class Trainer final : public EvaluatorOf<Scalar, Engine> {
                    StepResult& result);
   /// The largest request of any rank, after `done` micro-steps of the step. Collective.
   [[nodiscard]] int request_of_any_rank(const std::function<int()>& request, Clock::time_point start, int done);
-  /// Of all ranks' samples of the step.
-  [[nodiscard]] std::int64_t ignored_targets(std::int64_t step) const;
-  [[nodiscard]] std::vector<data::SampleName> names(std::int64_t step, const data::Share& positions) const;
-  [[nodiscard]] model::Batch batch(std::int64_t step, const data::Share& now);
+  /// Names the samples of the step, those of all ranks.
+  void name_samples(std::int64_t step);
+  [[nodiscard]] std::int64_t ignored_targets() const;
+  /// `now`: positions of the step that has its samples named.
+  [[nodiscard]] model::Batch batch(const data::Share& now);
   [[noreturn]] void refuse_non_finite(const StepResult& result) const;
   void update(const StepResult& result);
   [[nodiscard]] bool checks(std::int64_t step) const;
@@ -63,6 +64,8 @@ class Trainer final : public EvaluatorOf<Scalar, Engine> {
   const data::Sampler* sampler_ = nullptr;  // set by train_on, as all members below
   const data::SampleSource* source_ = nullptr;
   StepConfig config_;
+  data::Share positions_;                // of the step
+  std::vector<data::SampleName> names_;  // of the samples at these positions
   std::int64_t skips_in_a_row_ = 0;
   std::unique_ptr<StateCheck<Scalar>> check_;  // null if check_every is 0
   HostScalars losses_;                         // per micro-step, summed over this rank's tokens

@@ -173,7 +173,7 @@ packed() {
 }
 
 # A curriculum of three lessons with their own lengths, batches, rates and frozen tensors: the losses of a run that goes on
-# from the middle of a lesson, or from the border of two, on other ranks and stages of ZeRO, are those of a run that never
+# from the middle of a lesson, or from the boundary of two, on other ranks and stages of ZeRO, are those of a run that never
 # stopped.
 curriculum() {
   make_text
@@ -232,7 +232,7 @@ END
   expect 0 'agree bit for bit' on 2 verify mixed.toml "${@:2}" --ranks 1,2 --steps 2
   expect 2 'part/step_0*11: there lesson 2 begins behind step 4, here behind step 5; give the lessons before it the lengths' \
     on 2 train "$@" run.dir=part checkpoint.resume=auto 'curriculum=[{steps=5, sources=["a"]}, {steps=7, sources=["a:0.25", "b:0.75"], lr=1e-4}]'
-  expect 2 '^\[rank 0\] error: command line: curriculum\[0\].sources = \[c\]: no source is called c; accepted are a, b' \
+  expect 2 '^\[rank 0\] error: command line: curriculum\[0\].sources = \[c\]: no source is called c; accepted: a, b' \
     on 2 train "$@" 'curriculum=[{steps=4, sources=["c"]}]'
   expect 2 'curriculum\[0\].sources = \[a:x\]: "x" is no weight; accepted: number > 0' \
     on 2 train "$@" 'curriculum=[{steps=4, sources=["a:x"]}]'
@@ -243,7 +243,7 @@ END
   expect 2 'curriculum\[0\]: it has no length; give its steps or tokens' on 2 train "$@" 'curriculum=[{lr=1e-3}]'
   expect 2 'curriculum\[0\]: it gives steps and tokens' on 2 train "$@" 'curriculum=[{steps=1,tokens=5}]'
   expect 2 'run.curriculum\[0\].tokens = 0: accepted: integer 1 to' on 2 train "$@" 'curriculum=[{tokens=0}]'
-  expect 2 '^\[rank 0\] error: curriculum\[1\]: train.seq = 17: accepted are at most model.seq = 16, the model.s positions$' \
+  expect 2 '^\[rank 0\] error: curriculum\[1\]: train.seq = 17: accepted: at most model.seq = 16, the model.s positions$' \
     on 2 train "$@" 'curriculum=[{steps=2}, {steps=2, seq=17}]'
   expect 2 'checkpoint.every = 0: a lesson begins with the checkpoint of the lesson before' \
     on 2 train "$@" checkpoint.every=0

@@ -1,11 +1,12 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // mixture.hpp: which source has each sample of a weighted mixture. The deck's check and the sampler share it.
-//   slots s_i     of kMixtureSlots = 1000: 1000 weight_i / (sum of weights), rounded by largest remainders to the sum
-//   1000 slot t        belongs to the source i whose next slot, its k-th, has the earliest deadline ceil(1000 (k + 1) /
-//   s_i),
-//                 among the sources with k < (t + 1) s_i / 1000; of equal ones to the first
-//   position p    is sample (p / 1000) s_i + k of the source i that has slot p mod 1000, as its k-th
+//   slots s_i:  1000 weight_i / (sum of weights), rounded by largest remainders, so that their sum is 1000
+//   slot t:     of the sources with k < (t + 1) s_i / 1000, where k is the number of slots that source i has so far,
+//   the
+//               one whose deadline ceil(1000 (k + 1) / s_i) is the earliest; of equal ones the first
+//   position p: sample (p / 1000) s_i + k of the source i that has slot p mod 1000 as its k-th
+// with 1000 = kMixtureSlots.
 // So in the first p positions each source has p s_i / 1000 samples, rounded up or down: within one sample of its share.
 // Giving each slot to the source with the largest deficit does not guarantee that with many sources.
 // Baruah, Cohen, Plaxton, Varvel, "Proportionate progress: a notion of fairness in resource allocation", Algorithmica

@@ -54,6 +54,8 @@ struct DataSet {
 
   /// Whether the training samples are a weighted mixture of the sources'.
   [[nodiscard]] bool is_mixture() const { return !sources.empty() && sources.front().weight > 0.0; }
+  /// The slots of each source of a mixture (mixture.hpp); empty if the data are none.
+  [[nodiscard]] std::vector<std::int64_t> slots() const;
 };
 
 /// The vocabulary size of a deck, found without reading its text: model.vocab, else the tokenizer's or the preset's

@@ -65,8 +65,7 @@ struct MixedSource {
 struct SamplingBegin {
   std::int64_t steps_before = 0;
   std::int64_t epoch = 0;
-  std::int64_t streams =
-      0;  ///< added to the epoch in a sample's name, so that lessons have random streams of their own
+  std::int64_t streams = 0;  ///< added to the epoch in a sample's name: lessons have random streams of their own
 };
 
 /// Chooses the samples of each step; see above. The samples of a mixture's sources are numbered one source behind the

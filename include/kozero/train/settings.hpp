@@ -89,8 +89,8 @@ struct Settings {
   Offload offload;
   optim::Config optim;
   StepConfig step;
-  std::int64_t steps =
-      0;  ///< from the beginning of training; up to the end of a lesson, or of an epoch of a corpus that grows
+  /// From the beginning of training, to the end of a lesson, or of an epoch of a corpus that grows.
+  std::int64_t steps = 0;
   std::uint64_t seed = 1;
   std::uint64_t order_seed = 1;  ///< of the samples' order, another one in each lesson
   data::SamplingBegin samples;   ///< of a lesson, or of an epoch of a corpus that grows
