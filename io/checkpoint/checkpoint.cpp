@@ -114,6 +114,7 @@ SavedState saved_state(const std::string& path, const WeightsDescription& descri
   manifest.record.step = description.step;
   manifest.record.tokens = description.tokens;
   manifest.record.model = description.model;
+  manifest.record.base = description.base;
   return {path, false, std::move(manifest)};
 }
 
@@ -195,7 +196,7 @@ std::int64_t checkpoint_bytes(const ParameterTable& table, const CheckpointConte
   std::int64_t bytes = kMargin;
   for (const auto& [name, text] : contents.texts) bytes += static_cast<std::int64_t>(text.size());
   const auto states = static_cast<std::int64_t>(contents.groups.size()) - 1;
-  const std::int64_t elements = table.num_parameters() + states * table.num_trainable();
+  const std::int64_t elements = table.num_stored() + states * table.num_trainable();
   return bytes + elements * static_cast<std::int64_t>(sizeof(float));
 }
 

@@ -62,6 +62,7 @@ CheckpointRecord record_of(const Json& json) {
           .data = {data.value("sampled_hash", ""), data.value("hash", ""), data.value("mixture", ""),
                    data.value("answers", "")},
           .model = value_of<Json>(json, "model").dump(),
+          .base = json.value("base", ""),
           .tokenizer = value_of<std::string>(json, "tokenizer"),
           .deck = value_of<std::string>(json, "deck"),
           .loss_scale = loss_scale_of(json),
@@ -121,6 +122,7 @@ std::string manifest_text(const Manifest& manifest) {
   if (!record.data.whole.empty()) json["data"]["hash"] = record.data.whole;
   if (!record.data.mixture.empty()) json["data"]["mixture"] = record.data.mixture;
   if (!record.data.answers.empty()) json["data"]["answers"] = record.data.answers;
+  if (!record.base.empty()) json["base"] = record.base;
   if (!record.exactness.empty()) json["exactness"] = record.exactness;
   if (!record.tuning.empty()) json["tuning"] = record.tuning;
   // A loss that is not finite has no JSON form and cannot be the lowest.

@@ -5,8 +5,8 @@
 //   exactness {name: value}; tuning if there is one; validation_loss if it was measured at this step; provenance
 //   {version, commit, ...}, which no hash of a dataset depends on; data {seed, global_batch, num_samples, next_step,
 //   steps_before in a curriculum, corpus if it grows, mixture of several sources, answers of conversations,
-//   sampled_hash, hash}; model, tokenizer, deck; files {name: {size, xxh3_128 of every 16 MiB}}; datasets {path in
-//   state.h5: hash}; hash of all text before it
+//   sampled_hash, hash}; model, base below adapters, tokenizer, deck; files {name: {size, xxh3_128 of every 16 MiB}};
+//   datasets {path in state.h5: hash}; hash of all text before it
 // A dataset's hash depends only on its values, not on their place in the file: its bytes (f32, little endian,
 // row-major) are cut into blocks of 16 MiB, and the hash is XXH3-128 of the blocks' XXH3-128, 32 hexadecimal digits
 // each, joined. With h5py and xxhash, for `bytes = file[path][()].tobytes()`:
@@ -49,6 +49,7 @@ struct CheckpointRecord {
   std::string corpus = {};        ///< with data.grow: the files of the epoch; "" otherwise
   DataIdentity data = {};
   std::string model = {};                    ///< its shape, JSON
+  std::string base = {};                     ///< hash of the weights below the adapters; "" without adapters
   std::string tokenizer = {};                ///< its name and the hash of its vocabulary; "none"
   std::string deck = {};                     ///< the resolved deck's text
   std::optional<LossScale> loss_scale = {};  ///< for the next step; nullopt if it is fixed

@@ -21,7 +21,7 @@
 namespace kozero::io {
 
 bool is_stored(const std::string& group, const ParameterTable& table, int tensor) {
-  return group == kParameterGroup || table.is_trainable(tensor);
+  return !table.is_base(tensor) && (group == kParameterGroup || table.is_trainable(tensor));
 }
 
 std::vector<TensorRef> tensors_of(const std::string& group, const ParameterTable& table) {
@@ -112,7 +112,9 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 void compare_names(const Hdf5File& file, const std::string& group, const ParameterTable& table) {
   const auto found = file.names("/" + group);
   std::set<std::string> wanted;
-  for (const auto& tensor : table.tensors()) wanted.insert(tensor.name);
+  for (int i = 0; i < std::ssize(table.tensors()); ++i) {
+    if (is_stored(kParameterGroup, table, i)) wanted.insert(table.tensors()[static_cast<std::size_t>(i)].name);
+  }
   for (const auto& name : found) {
     if (wanted.contains(name)) continue;
     throw Error(Failure::input, file.path() + ": tensor " + label_of(group, name) + " is not one of the model's");
@@ -177,7 +179,7 @@ void require_complete(distributed::Communicator& comm, const ParameterTable& tab
   for_each_part(table, group,
                 [&](std::size_t, std::int64_t first, std::int64_t last, const float*) { mine += last - first; });
   const auto counts = distributed::from_all_ranks(comm, mine);
-  const std::int64_t all = group.name == kParameterGroup ? table.num_parameters() : table.num_trainable();
+  const std::int64_t all = group.name == kParameterGroup ? table.num_stored() : table.num_trainable();
   require(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}) == all,
           "group " + group.name + ": the ranks' shards do not hold every element exactly once");
 }

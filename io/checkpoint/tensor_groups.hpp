@@ -44,7 +44,8 @@ inline Ties tied_head(const ParameterTable& table) { return {{table.tensors().fr
 /// The attribute of a dataset in kParameterGroup with the second name.
 inline constexpr const char* kTiedAttribute = "tied_to";
 
-/// Whether a file has the tensor in this group: all parameters, but optimizer state of trainable tensors alone.
+/// Whether a file has the tensor in this group: all parameters but the base of adapters, and optimizer state of
+/// trainable tensors alone.
 bool is_stored(const std::string& group, const ParameterTable& table, int tensor);
 
 /// The stored tensors of a group in the table's order, without offsets yet.
@@ -62,6 +63,7 @@ struct WeightsDescription {
   std::int64_t step = 0;    ///< updates done
   std::int64_t tokens = 0;  ///< tokens seen
   Ties ties = {};           ///< written beside the tensors; not read back
+  std::string base = {};    ///< hash of the weights below the adapters; "" without adapters
 };
 
 inline constexpr const char* kParameterGroup = "parameters";

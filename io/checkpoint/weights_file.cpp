@@ -30,6 +30,7 @@ std::string block_of(const WeightsHeader& header) {
   std::ostringstream text;
   text << "bytes " << header.bytes << "\nxxh3_128 " << header.hash << "\nstep " << header.description.step
        << "\ntokens " << header.description.tokens << "\nmodel " << header.description.model << '\n';
+  if (!header.description.base.empty()) text << "base " << header.description.base << '\n';
   std::string rest = text.str();
   const std::size_t room = static_cast<std::size_t>(kWeightsHeaderBytes) - kFirstLine;
   require(rest.size() < room, "write_weights_header: the model's description takes more than the block of 4 KiB");
@@ -59,6 +60,8 @@ WeightsHeader parsed(const std::string& block, const std::string& path) {
       bytes == "bytes" && hash == "xxh3_128" && step == "step" && tokens == "tokens" && model == "model";
   if (text.fail() || !in_order || header.bytes < kWeightsHeaderBytes)
     refuse("its header has other lines than bytes, xxh3_128, step, tokens, model");
+  std::string base;
+  if (text >> base && base == "base") text >> header.description.base;
   return header;
 }
 

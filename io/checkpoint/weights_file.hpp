@@ -7,6 +7,7 @@
 //   step S
 //   tokens T
 //   model JSON
+//   base HASH                      of the weights below adapters; only in files of adapters
 //   zeros
 //   /parameters/<name>   always        /optimizer/<state>/<name>   in a checkpoint's state
 //   root attributes: format_version, description, step, tokens; a tied tensor has tied_to, the other's name

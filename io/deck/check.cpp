@@ -71,6 +71,7 @@ const std::vector<ReadWhere> kReadWhere = {
     where_architecture("model.qkv_bias", [](const auto& each) { return each.qkv_bias != Part::never; }),
     where_architecture("model.qk_norm", [](const auto& each) { return each.qk_norm != Part::never; }),
     where_architecture("model.dropout", [](const auto& each) { return each.dropout; }),
+    where_architecture("model.lora.rank", is_decoder),
     {"data.tokenizer", "data.synthetic", {"false"}},
     {"data.pack", "data.synthetic", {"false"}},
     {"data.mask_documents", "data.synthetic", {"false"}},
@@ -150,6 +151,19 @@ void check_offload(Deck& deck) {
     }
     replace(deck, "zero.offload_optimizer", key);
   }
+}
+
+/// The keys of [model.lora] are read only with a rank, and adapters leave nothing to freeze.
+void check_lora(const Deck& deck) {
+  const bool has_adapters = deck.model.lora.rank > 0;
+  for (const std::string& name : names_in("model.lora")) {
+    const std::string key = "model.lora." + name;
+    if (has_adapters || !deck.is_set(key) || holds_default(deck, *find_row(key))) continue;
+    refuse_value(deck, key, "nothing reads it without model.lora.rank; accepted there: integer >= 1");
+  }
+  if (!has_adapters || deck.optim.freeze.empty()) return;
+  refuse_value(deck, "optim.freeze",
+               "with model.lora.rank only adapters are trained; model.lora.targets says beside which linear maps");
 }
 
 /// Log lines, the printed commands that resume a run, and scripts contain the name of a run's folder.
@@ -396,6 +410,7 @@ void check_deck(Deck& deck) {
   check_run_dir(deck);
   check_arch(deck);
   check_parts(deck);
+  check_lora(deck);
   check_shape_given(deck);
   check_heads(deck);
   check_source_names(deck);

@@ -82,6 +82,15 @@ struct RopeScalingKeys {
 };
 
 /// A 0 in layers ... seq means "not given": the value is the preset's or is derived.
+/// [model.lora]: low-rank adapters of a frozen base.
+struct LoraKeys {
+  std::int64_t rank = 0;  ///< 0: not given, no adapters
+  double alpha = 16;
+  double dropout = 0;
+  std::vector<std::string> targets = {"all-linear"};
+  bool rslora = false;
+};
+
 struct ModelKeys {
   std::string arch = "gpt2";
   std::string preset = "none";
@@ -102,6 +111,7 @@ struct ModelKeys {
   bool qk_norm = false;
   double norm_eps = 1e-5;
   std::string init = "random";
+  LoraKeys lora;
 };
 
 /// One [[data.source]].

@@ -32,6 +32,11 @@ template <auto Value>
 constexpr auto kRun = &in<&Deck::run, Value>;
 template <auto Value>
 constexpr auto kModel = &in<&Deck::model, Value>;
+/// The address of a member of [model.lora].
+template <auto Value>
+DeckValue of_lora(Deck& deck) {
+  return &(deck.model.lora.*Value);
+}
 template <auto Value>
 constexpr auto kData = &in<&Deck::data, Value>;
 template <auto Value>
@@ -165,6 +170,25 @@ std::vector<DeckRow> model_rows() {
       {"model.init", kModel<&K::init>,
        text("random | path of a run, a checkpoint, a weights file or a Hugging Face folder"),
        "initial weights; a path fine-tunes: model and tokenizer keys that the deck leaves out are read from there"},
+  };
+}
+
+std::vector<DeckRow> lora_rows() {
+  using K = LoraKeys;
+  return {
+      {"model.lora.rank", of_lora<&K::rank>, from_to(1, kWide),
+       "train low-rank adapters (LoRA) of this rank beside linear maps, and nothing else; checkpoints hold the "
+       "adapters "
+       "alone, model.init the frozen base",
+       "no adapters"},
+      {"model.lora.alpha", of_lora<&K::alpha>, above(0), "the adapters' outputs are scaled by alpha / rank"},
+      bits({"model.lora.dropout", of_lora<&K::dropout>, fraction(),
+            "probability that an adapter's input channel is dropped in training"}),
+      {"model.lora.targets", of_lora<&K::targets>,
+       text("all-linear | name of a linear map, in which * stands for any characters"),
+       "linear maps with adapters, by the end of Hugging Face's names, as q_proj or mlp.*; all-linear: all but the "
+       "head's"},
+      {"model.lora.rslora", of_lora<&K::rslora>, truth(), "scale by alpha / sqrt(rank) instead"},
   };
 }
 
@@ -359,8 +383,8 @@ std::vector<DeckRow> log_rows() {
 
 std::vector<DeckRow> all_rows() {
   std::vector<DeckRow> rows;
-  for (const auto& section : {run_rows(), model_rows(), data_rows(), train_rows(), optim_rows(), zero_rows(),
-                              comm_rows(), checkpoint_rows(), log_rows()}) {
+  for (const auto& section : {run_rows(), model_rows(), lora_rows(), data_rows(), train_rows(), optim_rows(),
+                              zero_rows(), comm_rows(), checkpoint_rows(), log_rows()}) {
     rows.insert(rows.end(), section.begin(), section.end());
   }
   return rows;

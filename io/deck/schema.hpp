@@ -105,7 +105,7 @@ const std::vector<DeckRow>& deck_schema();
 /// The row of a key, or nullptr.
 const DeckRow* find_row(const std::string& key);
 
-/// "zero" of "zero.stage", "stage" of "zero.stage".
+/// "zero" of "zero.stage", "stage" of "zero.stage"; "model.lora" and "rank" of "model.lora.rank".
 std::string section_of(const std::string& key);
 std::string name_of(const std::string& key);
 

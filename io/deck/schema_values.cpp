@@ -239,9 +239,9 @@ const DeckRow* find_row(const std::string& key) {
   return row == rows.end() ? nullptr : &*row;
 }
 
-std::string section_of(const std::string& key) { return key.substr(0, key.find('.')); }
+std::string section_of(const std::string& key) { return key.substr(0, key.rfind('.')); }
 
-std::string name_of(const std::string& key) { return key.substr(key.find('.') + 1); }
+std::string name_of(const std::string& key) { return key.substr(key.rfind('.') + 1); }
 
 bool is_of_shape(const std::string& key) {
   static const std::array kOfTraining = {"model.preset", "model.init", "model.seq", "model.dropout",

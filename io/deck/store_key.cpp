@@ -108,7 +108,7 @@ bool is_section(const std::string& name) {
 [[noreturn]] void refuse_section(const Given& given) {
   const auto sections = deck_sections();
   if (given.section == "lora" || given.section == "peft") {
-    refuse(given.origin, "[" + given.section + "]", "no such section: KoZeRO has no LoRA, it trains all weights");
+    refuse(given.origin, "[" + given.section + "]", "no such section; did you mean [model.lora]?");
   }
   const std::string ours = key_of_peer(given.name);
   if (!ours.empty()) refuse(given.origin, given.key(), "no such key; did you mean " + ours + "?");

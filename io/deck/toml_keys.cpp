@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // toml_keys.cpp: parses a TOML text or an override into given keys.
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -96,6 +97,12 @@ toml::table parsed(const std::string& text, const std::string& source) {
   }
 }
 
+/// Whether `name` in `section` is a section of its own: [model.lora].
+bool is_inner_section(const std::string& section, std::string_view name) {
+  const auto sections = deck_sections();
+  return std::ranges::find(sections, section + "." + std::string(name)) != sections.end();
+}
+
 /// A pointer to a node that keeps its table alive. A copy of the node would have no line.
 std::shared_ptr<toml::node> inside(const std::shared_ptr<toml::table>& table, toml::node& node) {
   return {table, &node};
@@ -165,13 +172,23 @@ std::vector<Given> given_in_text(const std::string& text, const std::string& sou
     const auto line = key.source().begin.line;
     found.push_back({line, Given{section, name, inside(table, value), source + ":" + std::to_string(line)}});
   };
+  const std::function<void(const std::string&, const toml::key&, toml::table&)> add_section =
+      [&](const std::string& section, const toml::key& key, toml::table& keys) {
+        if (keys.empty()) add(section, "", key, keys);
+        for (auto&& [name, value] : keys) {
+          toml::table* const inner = is_inner_section(section, name.str()) ? value.as_table() : nullptr;
+          if (inner != nullptr) {
+            add_section(section + "." + std::string(name.str()), name, *inner);
+          } else {
+            add(section, std::string(name.str()), name, value);
+          }
+        }
+      };
   for (auto&& [section, keys] : *table) {
     toml::table* below = keys.as_table();
     const bool is_curriculum = section.str() == "curriculum";  // [[curriculum]] is short for [[run.curriculum]]
     if (below == nullptr) add(is_curriculum ? "run" : "", std::string(section.str()), section, keys);
-    if (below == nullptr) continue;
-    if (below->empty()) add(std::string(section.str()), "", section, keys);
-    for (auto&& [name, value] : *below) add(std::string(section.str()), std::string(name.str()), name, value);
+    if (below != nullptr) add_section(std::string(section.str()), section, *below);
   }
   std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<Given> given;
@@ -188,7 +205,10 @@ Given given_in_override(const std::string& override_text) {
   if (!given) given = list_of_words(text);
   if (!given) given = value_of(toml_string(text));
   if (!given) refuse(kCommandLine, key, "the value is neither TOML nor UTF-8 text");
-  const auto dot = key.find('.');
+  auto dot = key.find('.');
+  const auto inner = key.find('.', dot == std::string::npos ? dot : dot + 1);
+  if (inner != std::string::npos && is_inner_section(key.substr(0, dot), key.substr(dot + 1, inner - dot - 1)))
+    dot = inner;
   const std::string outer = key == "curriculum" ? "run" : "";
   given->section = dot == std::string::npos ? outer : key.substr(0, dot);
   given->name = dot == std::string::npos ? key : key.substr(dot + 1);

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // fill.hpp: elementwise operations on whole vectors: set, scale, add, convert, and add a branch to the residual stream.
 //   fill: x = value     scale: x *= factor     add_into: y += x     convert: y = T(x)     residual_add: x += y
-//   put_columns: y(n, first + c) = x(n, c)          x (N, C)   y (N, at least first + C)
+//   put_columns: y(n, first + c) = x(n, c)          x (N, C)   y (N, at least first + C)     add_columns: += instead
+//   take_columns: y(n, c) = x(n, first + c)         y (N, C)   x (N, at least first + C)
 // Elementwise: the bits do not depend on how an array is cut. Conversion to 16 bits rounds to nearest, ties to even.
 // The backward of residual_add is a copy of the gradient. Runs on `space` and returns without fencing.
 #pragma once
@@ -52,6 +53,32 @@ static void put_columns(const Space& space, Matrix<float> y, std::int64_t first,
       space, "kozero::put_columns", static_cast<std::int64_t>(x.extent(0)),
       KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
         copy_row(team, row_of(y, n) + first, row_of(x, n), columns);
+      });
+}
+
+template <class Space, class T>
+static void take_columns(const Space& space, Matrix<T> y, MatrixIn<T> x, std::int64_t first) {
+  const auto columns = static_cast<std::int64_t>(y.extent(1));
+  require(y.extent(0) == x.extent(0) && first + columns <= static_cast<std::int64_t>(x.extent(1)),
+          "take_columns: y does not fit into x");
+  for_each_row(
+      space, "kozero::take_columns", static_cast<std::int64_t>(y.extent(0)),
+      KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
+        copy_row(team, row_of(y, n), row_of(x, n) + first, columns);
+      });
+}
+
+template <class Space, class T>
+static void add_columns(const Space& space, Matrix<T> y, std::int64_t first, MatrixIn<T> x) {
+  const auto columns = static_cast<std::int64_t>(x.extent(1));
+  require(y.extent(0) == x.extent(0) && first + columns <= static_cast<std::int64_t>(y.extent(1)),
+          "add_columns: x does not fit into y");
+  for_each_row(
+      space, "kozero::add_columns", static_cast<std::int64_t>(x.extent(0)),
+      KOKKOS_LAMBDA(const RowTeam<Space>& team, std::int64_t n) {
+        T* const row = row_of(y, n) + first;
+        assign_row(
+            team, row, columns, [](float sum, float addend) { return sum + addend; }, row, row_of(x, n));
       });
 }
 

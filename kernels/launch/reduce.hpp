@@ -248,8 +248,8 @@ struct BitHash {
 
 /// The hash of the vector's words (words_of), counted from `offset`, so that the hashes of parts add up to the hash of
 /// the whole. Runs on `space` and fences.
-template <class Space, class T>
-std::uint64_t bit_hash(const Space& space, const Vector<T>& x, std::int64_t offset = 0) {
+template <class Space, class T, class Memory>
+std::uint64_t bit_hash(const Space& space, const Vector<T, Memory>& x, std::int64_t offset = 0) {
   const auto words = words_of(x);
   const auto extent = static_cast<std::int64_t>(words.extent(0));
   const std::int64_t block_extent = runs_on_host<Space> ? kElementBlock : 1;

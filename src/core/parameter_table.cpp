@@ -93,6 +93,19 @@ void ParameterTable::freeze(int tensor) {
   }
 }
 
+int ParameterTable::add_adapters(int unit) {
+  if (!has_adapters()) {
+    for (Unit& each : units_) {
+      each.is_base = true;
+      each.trainable = false;
+    }
+    for (Parameter& row : rows_) row.trainable = false;
+  }
+  const int added = add_unit("adapters of " + this->unit(unit).name, kAdapterSlot);
+  units_.back().beside = unit;
+  return added;
+}
+
 std::span<const Parameter> ParameterTable::rows_of(int unit) const { return rows_with(rows_, &Parameter::unit, unit); }
 
 std::span<const Parameter> ParameterTable::rows_of_tensor(int tensor) const {
@@ -133,19 +146,37 @@ std::int64_t ParameterTable::num_trainable() const {
 }
 
 int ParameterTable::first_trainable_unit() const {
-  return static_cast<int>(std::ranges::find(units_, true, &Unit::trainable) - units_.begin());
+  int first = num_units();
+  for (int i = 0; i < num_units(); ++i) {
+    if (unit(i).trainable) first = std::min(first, unit(i).beside >= 0 ? unit(i).beside : i);
+  }
+  return first;
 }
 
-ParameterTable ParameterTable::without_frozen_units() const {
+int ParameterTable::adapters_of(int unit) const {
+  const auto found = std::ranges::find(units_, unit, &Unit::beside);
+  return found == units_.end() ? -1 : static_cast<int>(found - units_.begin());
+}
+
+template <class LeftOut>
+ParameterTable ParameterTable::without(const LeftOut& left_out) const {
   ParameterTable table = *this;
   std::int64_t offset = 0;
   for (Unit& unit : table.units_) {
-    if (!unit.trainable) unit.extent = 0;
+    if (left_out(unit)) unit.extent = 0;
     unit.offset = offset;
     offset += unit.extent;
   }
-  std::erase_if(table.rows_, [&](const Parameter& row) { return !unit(row.unit).trainable; });
+  std::erase_if(table.rows_, [&](const Parameter& row) { return left_out(unit(row.unit)); });
   return table;
+}
+
+ParameterTable ParameterTable::without_frozen_units() const {
+  return without([](const Unit& unit) { return !unit.trainable; });
+}
+
+ParameterTable ParameterTable::without_base() const {
+  return without([](const Unit& unit) { return unit.is_base; });
 }
 
 ShardLayout::ShardLayout(const ParameterTable& table, int num_ranks, int rank) {
@@ -160,7 +191,7 @@ SlotBuffers::SlotBuffers(const ParameterTable& table, int ahead, int held)
     : of_unit_(static_cast<std::size_t>(table.num_units())) {
   for (int slot = 0; slot < table.num_slots(); ++slot) {
     auto units = units_in(table, slot);
-    const int together = (slot == kBlockSlot ? held : 1) + ahead;
+    const int together = (slot == kBlockSlot || slot == kAdapterSlot ? held : 1) + ahead;
     const std::size_t wanted = are_consecutive(units) ? static_cast<std::size_t>(together) : 1;
     std::erase_if(units, [&](int unit) { return table.unit(unit).extent == 0; });
     const std::size_t count = std::min(wanted, units.size());

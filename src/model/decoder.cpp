@@ -113,19 +113,26 @@ Decoder<Scalar>::Decoder(DecoderParts<Scalar> parts)
       seq_(parts_.config.seq),
       held_((parts_.blocks.size() + blocks_in_unit() - 1) / blocks_in_unit()) {
   freeze_tensors(parts_.table, parts_.config);
+  for (std::size_t layer = 0; layer < parts_.blocks.size(); layer += blocks_in_unit()) {
+    adapters_of_.push_back(parts_.table.adapters_of(unit_of_block(layer)));
+  }
 }
 
 template <class Scalar>
 WeightViews<Scalar> Decoder<Scalar>::acquire_block(ParameterAccess<Scalar>& access, std::size_t layer) {
-  Vector<const Scalar>& weights = held_[layer / blocks_in_unit()];
-  if (weights.data() == nullptr) weights = access.acquire(unit_of_block(layer));
-  return WeightViews<Scalar>(weights);
+  WeightViews<Scalar>& weights = held_[layer / blocks_in_unit()];
+  if (!weights.is_empty()) return weights;
+  const int adapters = adapters_of_block(layer);
+  const Vector<const Scalar> unit = access.acquire(unit_of_block(layer));
+  weights = WeightViews<Scalar>(unit, adapters < 0 ? Vector<const Scalar>() : access.acquire(adapters));
+  return weights;
 }
 
 template <class Scalar>
 void Decoder<Scalar>::release_block(ParameterAccess<Scalar>& access, std::size_t layer) {
   held_[layer / blocks_in_unit()] = {};
   access.release(unit_of_block(layer));
+  if (adapters_of_block(layer) >= 0) access.release(adapters_of_block(layer));
 }
 
 template <class Scalar>
@@ -162,7 +169,8 @@ void Decoder<Scalar>::reserve(MemoryLedger& ledger, std::int64_t micro_batch, Re
 template <class Scalar>
 void Decoder<Scalar>::forward_backward(ParameterAccess<Scalar>& access, const Batch& batch, float loss_factor,
                                        double* loss) {
-  const Pass pass = pass_of(batch, parts_.config.dropout);
+  Pass pass = pass_of(batch, parts_.config.dropout);
+  pass.adapter_dropout = parts_.config.lora.dropout;
   const auto tokens = flat(batch.inputs);
   const auto dx = rows(dstate_, 0, pass.num_rows());
 
@@ -289,7 +297,11 @@ void Decoder<Scalar>::backward(ParameterAccess<Scalar>& access, const Pass& pass
     if (!is_in_memory && layer + 1 == first + group_) recompute(access, pass, first, layer + 1);
     const auto weights = acquire_block(access, layer);
     const int unit = unit_of_block(layer);
-    if (ends_unit(layer)) gradients.emplace(parts_.table, unit, access.gradient(unit));
+    const int adapters = adapters_of_block(layer);
+    if (ends_unit(layer)) {
+      gradients.emplace(parts_.table, unit, access.gradient(unit),
+                        adapters < 0 ? UnitGradient() : access.gradient(adapters));
+    }
     for (auto sublayer = parts_.blocks[layer].rbegin(); sublayer != parts_.blocks[layer].rend(); ++sublayer) {
       --index;
       (*sublayer)->backward(pass, dx, *gradients, state(index, pass), weights);
@@ -297,9 +309,10 @@ void Decoder<Scalar>::backward(ParameterAccess<Scalar>& access, const Pass& pass
     if (!begins_unit(layer)) continue;
     release_block(access, layer);
     access.gradient_ready(unit);
+    if (adapters >= 0) access.gradient_ready(adapters);
   }
   for (std::size_t layer = 0; layer < num_blocks; ++layer) {  // computed again for the blocks above
-    if (begins_unit(layer) && held_[layer / blocks_in_unit()].data() != nullptr) release_block(access, layer);
+    if (begins_unit(layer) && is_held(layer)) release_block(access, layer);
   }
   if (lowest < unit_of_block(0)) parts_.embedding.backward(access, parts_.table, pass, dx, tokens);
 }
@@ -331,7 +344,9 @@ double Decoder<Scalar>::flops_per_token() const {
   double operations = 0.0;
   for (const auto& row : parts_.table.rows()) {
     const bool only_looked_up = !row.overwritten;  // matrix products overwrite, lookups add
-    const double products = 1.0 + (row.unit >= lowest ? 1.0 : 0.0) + (row.trainable ? 1.0 : 0.0);
+    const int beside = parts_.table.unit(row.unit).beside;
+    const bool passes_back = (beside >= 0 ? beside : row.unit) >= lowest;
+    const double products = 1.0 + (passes_back ? 1.0 : 0.0) + (row.trainable ? 1.0 : 0.0);
     if (row.shape.size() > 1 && !only_looked_up) operations += 2.0 * products * static_cast<double>(row.extent());
   }
   const auto attention = static_cast<double>(config.heads * config.head_dim * seq_);

@@ -104,8 +104,10 @@ class Decoder : public Model<Scalar> {
   [[nodiscard]] bool ends_unit(std::size_t layer) const {
     return layer + 1 == parts_.blocks.size() || begins_unit(layer + 1);
   }
-  /// Returns the weights of the block's unit, acquired if needed. The unit stays acquired until release_block of one of
-  /// its blocks, across member functions: recompute acquires units that backward releases.
+  [[nodiscard]] int adapters_of_block(std::size_t layer) const { return adapters_of_[layer / blocks_in_unit()]; }
+  [[nodiscard]] bool is_held(std::size_t layer) const { return !held_[layer / blocks_in_unit()].is_empty(); }
+  /// Returns the weights of the block's unit and its adapters, acquired if needed. The unit stays acquired until
+  /// release_block of one of its blocks, across member functions: recompute acquires units that backward releases.
   WeightViews<Scalar> acquire_block(ParameterAccess<Scalar>& access, std::size_t layer);
   void release_block(ParameterAccess<Scalar>& access, std::size_t layer);
 
@@ -120,10 +122,11 @@ class Decoder : public Model<Scalar> {
   DecoderParts<Scalar> parts_;
   std::int64_t seq_;  // of a batch, at most
   std::int64_t micro_batch_ = 0;
-  std::vector<Matrix<Scalar>> states_;      // 2L + 1 residual states (N, C); groups share the memory of inner states
-  std::size_t group_ = 1;                   // blocks whose activations are in memory at once: all L, or Recompute's N
-  std::vector<Vector<const Scalar>> held_;  // weights per unit of blocks; null if not held
-  Matrix<Scalar> dstate_;                   // (N, C), gradient of the current residual state
+  std::vector<Matrix<Scalar>> states_;     // 2L + 1 residual states (N, C); groups share the memory of inner states
+  std::size_t group_ = 1;                  // blocks whose activations are in memory at once: all L, or Recompute's N
+  std::vector<WeightViews<Scalar>> held_;  // weights per unit of blocks; empty if not held
+  std::vector<int> adapters_of_;           // per unit of blocks: the unit of its adapters, or -1
+  Matrix<Scalar> dstate_;                  // (N, C), gradient of the current residual state
   Vector<std::byte> scratch_;
   std::int64_t cached_rows_ = 0;
   std::int64_t cached_sequences_ = 0;

@@ -5,7 +5,6 @@
 
 #include <kozero/core/precision.hpp>
 #include <kozero/model/layer.hpp>
-#include <kozero/model/projection.hpp>
 #include "kernels/launch/row_blocks.hpp"
 #include "kernels/ops/swiglu.hpp"
 #include "src/model/feed_forward.hpp"
@@ -14,13 +13,14 @@ namespace kozero::model {
 
 template <class Scalar>
 FeedForward<Scalar>::FeedForward(const Config& config, std::int64_t layer, Activation activation, Norm<Scalar> norm,
-                                 Projection<Scalar> up, Projection<Scalar> down)
+                                 AdaptedProjection<Scalar> up, AdaptedProjection<Scalar> down)
     : dropout_(config.dropout),
       layer_(layer),
       activation_(activation),
       norm_(norm),
-      up_(up),
-      down_(down),
+      up_(std::move(up)),
+      down_(std::move(down)),
+      drops_(config.lora.dropout > 0.0F),
       output_stream_(dropout_stream(config.seed, layer, "mlp_output")) {}
 
 template <class Scalar>
@@ -57,7 +57,13 @@ auto FeedForward<Scalar>::take_gradients(Scratch& scratch, std::int64_t num_rows
   part.dactive = scratch.matrix<Scalar>(gated ? num_rows : 0, down_.num_inputs());
   part.dhidden = scratch.matrix<Scalar>(num_rows, up_.num_outputs());
   part.dnormed = scratch.matrix<Scalar>(num_rows, norm_.num_channels());
+  part.adapters = take_adapters(scratch, num_rows);
   return part;
+}
+
+template <class Scalar>
+auto FeedForward<Scalar>::take_adapters(Scratch& scratch, std::int64_t num_rows) const -> AdapterScratch<Scalar> {
+  return take_adapter_scratch<Scalar>(scratch, num_rows, drops_, {&up_, &down_});
 }
 
 template <class Scalar>
@@ -70,7 +76,8 @@ std::int64_t FeedForward<Scalar>::scratch_bytes(std::int64_t batch, std::int64_t
 template <class Scalar>
 void FeedForward<Scalar>::forward(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x,
                                   const WeightViews<Scalar>& weights) {
-  run(pass, used_part(pass.num_rows()), y, x, weights);
+  Scratch scratch = pass.scratch();
+  run(pass, used_part(pass.num_rows()), take_adapters(scratch, pass.num_rows()), y, x, weights);
 }
 
 template <class Scalar>
@@ -87,6 +94,7 @@ template <class Scalar>
 std::int64_t FeedForward<Scalar>::decode_scratch_bytes(const CacheExtents& extents) const {
   Scratch plan;
   take_activations(plan, extents.rows);
+  take_adapters(plan, extents.rows);
   return plan.bytes();
 }
 
@@ -94,20 +102,21 @@ template <class Scalar>
 void FeedForward<Scalar>::decode(const Pass& pass, const kernels::RowPositions& /*row_positions*/, Matrix<Scalar> y,
                                  Matrix<const Scalar> x, const WeightViews<Scalar>& weights) {
   Scratch scratch = pass.scratch();
-  run(pass, take_activations(scratch, pass.num_rows()), y, x, weights);
+  const Activations a = take_activations(scratch, pass.num_rows());
+  run(pass, a, take_adapters(scratch, pass.num_rows()), y, x, weights);
 }
 
 template <class Scalar>
-void FeedForward<Scalar>::run(const Pass& pass, const Activations& a, Matrix<Scalar> y, Matrix<const Scalar> x,
-                              const WeightViews<Scalar>& weights) const {
+void FeedForward<Scalar>::run(const Pass& pass, const Activations& a, const AdapterScratch<Scalar>& adapters,
+                              Matrix<Scalar> y, Matrix<const Scalar> x, const WeightViews<Scalar>& weights) const {
   norm_.forward(pass.space, a.normed, a.statistics, x, weights);
   if (activation_ == Activation::gelu) {
-    up_.forward_gelu(pass.space, a.hidden, a.active, a.normed, weights);
+    up_.forward_gelu(pass, adapters, a.hidden, a.active, a.normed, weights);
   } else {
-    up_.forward(pass.space, a.hidden, a.normed, weights);
+    up_.forward(pass, adapters, a.hidden, a.normed, weights);
     kernels::swiglu_forward(pass.space, a.active, a.hidden);
   }
-  if (y.extent(0) > 0) join<Scalar>(pass, y, x, down_, a.active, weights, output_stream_);
+  if (y.extent(0) > 0) down_.join(pass, adapters, y, x, a.active, weights, output_stream_);
 }
 
 template <class Scalar>
@@ -118,14 +127,14 @@ void FeedForward<Scalar>::backward(const Pass& pass, Matrix<Scalar> dx, const Gr
   const Gradients d = take_gradients(scratch, pass.num_rows());
 
   const Matrix<const Scalar> dbranch = leave<Scalar>(pass, d.dbranch, dx, output_stream_);
-  down_.backward_weights(pass.space, gradients, dbranch, a.active, d.reduction);
+  down_.backward_weights(pass, d.adapters, gradients, dbranch, a.active, weights, d.reduction);
   if (activation_ == Activation::gelu) {
-    down_.backward_input_of_gelu(pass.space, d.dhidden, dbranch, a.hidden, weights);
+    down_.backward_input_of_gelu(pass, d.adapters, d.dhidden, dbranch, a.hidden, weights);
   } else {
-    down_.backward_input(pass.space, d.dactive, dbranch, weights);
+    down_.backward_input(pass, d.adapters, d.dactive, dbranch, weights);
     kernels::swiglu_backward(pass.space, d.dhidden, d.dactive, a.hidden);
   }
-  up_.backward(pass.space, d.dnormed, gradients, d.dhidden, a.normed, weights, d.reduction);
+  up_.backward(pass, d.adapters, d.dnormed, gradients, d.dhidden, a.normed, weights, d.reduction);
   norm_.backward(pass.space, dx, gradients, d.dnormed, x, a.statistics, weights, d.reduction);
 }
 

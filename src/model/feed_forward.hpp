@@ -6,10 +6,10 @@
 //   swiglu:  active = silu(gate) * up                   hidden = gate | up (N, 2F)       Shazeer 2020, arXiv:2002.05202
 // Keeps norm(x), hidden and active.
 #pragma once
+#include <kozero/model/adapters.hpp>
 #include <kozero/model/config.hpp>
 #include <kozero/model/layer.hpp>
 #include <kozero/model/norm.hpp>
-#include <kozero/model/projection.hpp>
 
 namespace kozero::model {
 
@@ -18,8 +18,8 @@ enum class Activation { gelu, swiglu };
 template <class Scalar>
 class FeedForward : public Sublayer<Scalar> {
  public:
-  FeedForward(const Config& config, std::int64_t layer, Activation activation, Norm<Scalar> norm, Projection<Scalar> up,
-              Projection<Scalar> down);
+  FeedForward(const Config& config, std::int64_t layer, Activation activation, Norm<Scalar> norm,
+              AdaptedProjection<Scalar> up, AdaptedProjection<Scalar> down);
 
   void reserve(MemoryLedger& ledger, std::int64_t batch, std::int64_t positions, const Sublayer<Scalar>* other,
                bool keeps_attention) override;
@@ -49,20 +49,23 @@ class FeedForward : public Sublayer<Scalar> {
     Matrix<Scalar> dactive;   // (N, F)
     Matrix<Scalar> dhidden;   // as hidden; under gelu it is dactive
     Matrix<Scalar> dnormed;   // (N, C)
+    AdapterScratch<Scalar> adapters;
   };
 
   [[nodiscard]] Activations used_part(std::int64_t num_rows) const;
   Activations take_activations(Scratch& scratch, std::int64_t num_rows) const;
-  void run(const Pass& pass, const Activations& a, Matrix<Scalar> y, Matrix<const Scalar> x,
-           const WeightViews<Scalar>& weights) const;
+  AdapterScratch<Scalar> take_adapters(Scratch& scratch, std::int64_t num_rows) const;
+  void run(const Pass& pass, const Activations& a, const AdapterScratch<Scalar>& adapters, Matrix<Scalar> y,
+           Matrix<const Scalar> x, const WeightViews<Scalar>& weights) const;
   Gradients take_gradients(Scratch& scratch, std::int64_t num_rows) const;
 
   float dropout_;
   std::int64_t layer_;
   Activation activation_;
   Norm<Scalar> norm_;
-  Projection<Scalar> up_;
-  Projection<Scalar> down_;
+  AdaptedProjection<Scalar> up_;
+  AdaptedProjection<Scalar> down_;
+  bool drops_;  // adapters' inputs
   std::uint64_t output_stream_;
   Activations activations_;
 };

@@ -23,27 +23,31 @@ Norm<Scalar> add_norm(ParameterTable& table, const std::string& name, const Conf
 }
 
 template <class Scalar>
-Projection<Scalar> add_projection(ParameterTable& table, const std::string& name, std::int64_t inputs,
-                                  std::int64_t outputs, float deviation) {
+AdaptedProjection<Scalar> add_projection(ParameterTable& table, AdapterLayout& adapters, const std::string& name,
+                                         std::int64_t inputs, std::int64_t outputs, float deviation) {
   const auto weight = add_matrix(table, name + ".weight", inputs, outputs, deviation);
   const auto bias = add_vector(table, name + ".bias", outputs, Initial::zeros);
-  return Projection<Scalar>(Orientation::input_output, weight, bias);
+  return AdaptedProjection<Scalar>(Projection<Scalar>(Orientation::input_output, weight, bias),
+                                   adapters.add(table, inputs, {{name, outputs}}));
 }
 
 /// The tensors of one block in their published order, and the two sublayers that use them.
 template <class Scalar>
-Block<Scalar> add_block(ParameterTable& table, const Config& config, std::int64_t layer) {
+Block<Scalar> add_block(ParameterTable& table, AdapterLayout& adapters, const Config& config, std::int64_t layer) {
   const std::string prefix = "h." + std::to_string(layer);
   const float into_residual = kDeviation / std::sqrt(2.0F * static_cast<float>(config.layers));
   const std::int64_t dim = config.dim;
   open_unit_of_block(table, config, layer);
+  const auto add_map = [&](const std::string& name, std::int64_t inputs, std::int64_t outputs, float deviation) {
+    return add_projection<Scalar>(table, adapters, prefix + name, inputs, outputs, deviation);
+  };
 
   const auto norm_1 = add_norm<Scalar>(table, prefix + ".ln_1", config);
-  const auto qkv = add_projection<Scalar>(table, prefix + ".attn.c_attn", dim, 3 * dim, kDeviation);
-  const auto heads = add_projection<Scalar>(table, prefix + ".attn.c_proj", dim, dim, into_residual);
+  const auto qkv = add_map(".attn.c_attn", dim, 3 * dim, kDeviation);
+  const auto heads = add_map(".attn.c_proj", dim, dim, into_residual);
   const auto norm_2 = add_norm<Scalar>(table, prefix + ".ln_2", config);
-  const auto up = add_projection<Scalar>(table, prefix + ".mlp.c_fc", dim, config.ffn, kDeviation);
-  const auto down = add_projection<Scalar>(table, prefix + ".mlp.c_proj", config.ffn, dim, into_residual);
+  const auto up = add_map(".mlp.c_fc", dim, config.ffn, kDeviation);
+  const auto down = add_map(".mlp.c_proj", config.ffn, dim, into_residual);
 
   Block<Scalar> block;
   block.push_back(std::make_unique<SelfAttention<Scalar>>(config, layer, norm_1,
@@ -70,6 +74,7 @@ void resolve_gpt2(Config& config) {
 template <class Scalar>
 std::unique_ptr<Model<Scalar>> make_gpt2(const Config& config) {
   ParameterTable table;
+  AdapterLayout adapters(config);
   const bool tied = config.tie_embeddings;
   const bool in_blocks = config.vocab_block > 0;
   const auto add_tokens = [&](const std::string& name, VocabularyUse use, const std::string& unit) {
@@ -83,7 +88,7 @@ std::unique_ptr<Model<Scalar>> make_gpt2(const Config& config) {
 
   std::vector<Block<Scalar>> blocks;
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    blocks.push_back(add_block<Scalar>(table, config, layer));
+    blocks.push_back(add_block<Scalar>(table, adapters, config, layer));
   }
 
   const bool norm_apart = tied || in_blocks || is_frozen(config, "lm_head.weight");
@@ -91,6 +96,7 @@ std::unique_ptr<Model<Scalar>> make_gpt2(const Config& config) {
   const auto norm = add_norm<Scalar>(table, "ln_f", config);
   if (norm_apart && !tied && !in_blocks) table.add_unit("vocabulary", kEmbeddingSlot);
   const auto vocabulary = tied ? wte : add_tokens("lm_head.weight", VocabularyUse::head, "head");
+  adapters.append_to(table);
 
   const Embedding<Scalar> embedding(config, wte, PositionTable{of_positions, wpe});
   return std::make_unique<Decoder<Scalar>>(DecoderParts<Scalar>{config, std::move(table), embedding, std::move(blocks),

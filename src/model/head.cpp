@@ -126,7 +126,7 @@ void Head<Scalar>::backward_of_whole(const Pass& pass, const Gradients& d, const
     kernels::matmul(pass.space, rows(d.dnormed, chunk.first, chunk.count), Op::none, logits, Op::none, vocabulary,
                     false);
     if (!gradients.wants(matrix)) return;
-    const bool adds = chunk.first > 0 || !gradients.begins();
+    const bool adds = chunk.first > 0 || !gradients.begins(matrix);
     kernels::matmul(pass.space, gradients.padded(matrix), Op::transpose, logits, Op::none, normed, adds);
   });
 }
@@ -172,7 +172,7 @@ void Head<Scalar>::walk_backward(ParameterAccess<Scalar>& access, const Paramete
       kernels::matmul(pass.space, rows(d.sum, chunk.first, chunk.count), Op::none, logits, Op::none, vocabulary,
                       block.first > 0);
       if (!gradients.wants(matrix)) return;
-      const bool adds = chunk.first > 0 || !gradients.begins();
+      const bool adds = chunk.first > 0 || !gradients.begins(matrix);
       kernels::matmul(pass.space, gradients.padded(matrix), Op::transpose, logits, Op::none, normed, adds);
     });
     access.release(block.unit);

@@ -34,6 +34,12 @@ MatrixRef add_matrix(ParameterTable& table, const std::string& name, std::int64_
   return MatrixRef{table.row(row).offset, rows, columns};
 }
 
+MatrixRef add_zero_matrix(ParameterTable& table, const std::string& name, std::int64_t rows, std::int64_t columns) {
+  Parameter parameter = matrix_row(name, rows, columns, 0.0F);
+  parameter.initial = Initial::zeros;
+  return MatrixRef{table.row(table.add(std::move(parameter))).offset, rows, columns};
+}
+
 std::vector<VocabularyBlock> add_vocabulary(ParameterTable& table, const std::string& name, VocabularyUse use,
                                             std::int64_t vocab, std::int64_t columns, std::int64_t block,
                                             const std::string& unit, float deviation) {

@@ -1,11 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// projection.cpp: matrix products of a projection, and the residual add with or without dropout.
+// projection.cpp: matrix products of a projection, and the gradient of a branch with or without dropout.
 #include <kozero/core/precision.hpp>
 #include <kozero/core/random.hpp>
 #include <kozero/model/layer.hpp>
 #include <kozero/model/projection.hpp>
-#include "kernels/launch/fill.hpp"
 #include "kernels/ops/dropout.hpp"
 
 namespace kozero::model {
@@ -77,11 +76,11 @@ void Projection<Scalar>::backward_weights(const Device& space, const GradientVie
   const Matrix<const Scalar> a = outputs_first ? dy : x;
   const Matrix<const Scalar> b = outputs_first ? x : dy;
   if (bias_) {
-    kernels::matmul_bias_gradient<Device, Scalar>(space, dweight, a, b, !gradients.begins(),
+    kernels::matmul_bias_gradient<Device, Scalar>(space, dweight, a, b, !gradients.begins(weight_),
                                                   outputs_first ? kernels::Operand::a : kernels::Operand::b,
                                                   gradients[*bias_], workspace);
   } else {
-    kernels::matmul(space, dweight, Op::transpose, a, Op::none, b, !gradients.begins());
+    kernels::matmul(space, dweight, Op::transpose, a, Op::none, b, !gradients.begins(weight_));
   }
 }
 
@@ -98,15 +97,6 @@ KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 #undef KOZERO_INSTANTIATE
 
 template <class Scalar>
-void join(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, const Projection<Scalar>& last,
-          Matrix<const Scalar> branch, const WeightViews<Scalar>& weights, std::uint64_t dropout_key) {
-  if (pass.dropout == 0.0F) return last.forward_onto(pass.space, y, x, branch, weights);
-  last.forward(pass.space, y, branch, weights);
-  kernels::dropout(pass.space, y, pass.sample_ids, pass.positions, pass.dropout, dropout_key);
-  kernels::residual_add(pass.space, flat(y), flat(x));
-}
-
-template <class Scalar>
 Matrix<const Scalar> leave(const Pass& pass, Matrix<Scalar> dbranch, Matrix<const Scalar> dy,
                            std::uint64_t dropout_key) {
   if (pass.dropout == 0.0F) return dy;
@@ -119,10 +109,7 @@ std::uint64_t dropout_stream(std::uint64_t seed, std::int64_t layer, const std::
   return stream_key(seed, "dropout." + std::to_string(layer) + "." + site);
 }
 
-#define KOZERO_INSTANTIATE(T)                                                                           \
-  template void join<T>(const Pass&, Matrix<T>, Matrix<const T>, const Projection<T>&, Matrix<const T>, \
-                        const WeightViews<T>&, std::uint64_t);                                          \
-  template Matrix<const T> leave<T>(const Pass&, Matrix<T>, Matrix<const T>, std::uint64_t);
+#define KOZERO_INSTANTIATE(T) template Matrix<const T> leave<T>(const Pass&, Matrix<T>, Matrix<const T>, std::uint64_t);
 KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
 
 }  // namespace kozero::model

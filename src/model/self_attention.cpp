@@ -5,7 +5,6 @@
 
 #include <kozero/core/precision.hpp>
 #include <kozero/model/layer.hpp>
-#include <kozero/model/projection.hpp>
 #include <kozero/model/self_attention.hpp>
 #include "kernels/launch/row_blocks.hpp"
 #include "kernels/ops/rope.hpp"
@@ -103,6 +102,7 @@ auto SelfAttention<Scalar>::take_temporaries(Scratch& scratch, const kernels::At
   part.dheads = scratch.matrix<Scalar>(num_rows, output_.num_inputs());
   part.dqkv = scratch.matrix<Scalar>(num_rows, qkv_.num_outputs());
   part.dnormed = scratch.matrix<Scalar>(num_rows, norm_.num_channels());
+  part.adapters = take_adapter_scratch<Scalar>(scratch, num_rows, config_.lora.dropout > 0.0F, {&qkv_, &output_});
   return part;
 }
 
@@ -167,12 +167,12 @@ void SelfAttention<Scalar>::run(const Pass& pass, Matrix<Scalar> y, Matrix<const
   const Temporaries t = take_temporaries(scratch, shape(pass));
 
   norm_.forward(pass.space, a.normed, a.statistics, x, weights);
-  qkv_.forward(pass.space, a.qkv, a.normed, weights);
+  qkv_.forward(pass, t.adapters, a.qkv, a.normed, weights);
   if (attends || !qk_norm_) {  // which turns qkv in place
     const Matrix<const Scalar> qkv = turned_qkv(pass, a, t, weights);
     if (attends) kernels::attention_forward(pass.space, a.heads, a.logsumexp, qkv, shape(pass), t.attention);
   }
-  if (y.extent(0) > 0) join<Scalar>(pass, y, x, output_, a.heads, weights, output_stream_);
+  if (y.extent(0) > 0) output_.join(pass, t.adapters, y, x, a.heads, weights, output_stream_);
 }
 
 template <class Scalar>
@@ -195,6 +195,7 @@ auto SelfAttention<Scalar>::take_decoding(Scratch& scratch, std::int64_t num_row
   }
   part.heads = scratch.matrix<Scalar>(num_rows, output_.num_inputs());
   part.attention = scratch.vector<float>(kernels::cached_attention_workspace(cache_, num_rows, config_.heads));
+  part.adapters = take_adapter_scratch<Scalar>(scratch, num_rows, false, {&qkv_, &output_});
   return part;
 }
 
@@ -214,7 +215,7 @@ void SelfAttention<Scalar>::decode(const Pass& pass, const kernels::RowPositions
   const kernels::AttentionShape rows_alone = attention_shape(config_, pass.num_rows(), 1);
 
   norm_.forward(pass.space, d.normed, d.statistics, x, weights);
-  qkv_.forward(pass.space, d.qkv, d.normed, weights);
+  qkv_.forward(pass, d.adapters, d.qkv, d.normed, weights);
   const Matrix<Scalar> qkv = qk_norm_ ? d.normed_qkv : d.qkv;
   if (qk_norm_) qk_norm_->forward(pass.space, qkv, d.qk_rstd, d.qkv, weights);
   if (rotary_) {
@@ -224,7 +225,7 @@ void SelfAttention<Scalar>::decode(const Pass& pass, const kernels::RowPositions
   kernels::append_to_cache<Device, Scalar>(pass.space, cached_heads_, cache_, qkv, row_positions, rows_alone);
   kernels::attention_cached<Device, Scalar>(pass.space, d.heads, qkv, cached_heads_, cache_, row_positions, rows_alone,
                                             d.attention);
-  join<Scalar>(pass, y, x, output_, d.heads, weights, output_stream_);
+  output_.join(pass, d.adapters, y, x, d.heads, weights, output_stream_);
 }
 
 template <class Scalar>
@@ -235,12 +236,12 @@ void SelfAttention<Scalar>::backward(const Pass& pass, Matrix<Scalar> dx, const 
   const Temporaries t = take_temporaries(scratch, shape(pass));
 
   const Matrix<const Scalar> dbranch = leave<Scalar>(pass, t.dbranch, dx, output_stream_);
-  output_.backward(pass.space, t.dheads, gradients, dbranch, a.heads, weights, t.reduction);
+  output_.backward(pass, t.adapters, t.dheads, gradients, dbranch, a.heads, weights, t.reduction);
   const Matrix<const Scalar> qkv = qk_norm_ ? turned_qkv(pass, a, t, weights) : a.qkv;
   kernels::attention_backward(pass.space, t.dqkv, t.dheads, a.heads, a.logsumexp, qkv, shape(pass), t.attention);
   rotate_back(pass, t.dqkv);
   if (qk_norm_) qk_norm_->backward(pass.space, t.dqkv, gradients, a.qkv, t.qk_rstd, weights, t.reduction);
-  qkv_.backward(pass.space, t.dnormed, gradients, t.dqkv, a.normed, weights, t.reduction);
+  qkv_.backward(pass, t.adapters, t.dnormed, gradients, t.dqkv, a.normed, weights, t.reduction);
   norm_.backward(pass.space, dx, gradients, t.dnormed, x, a.statistics, weights, t.reduction);
 }
 

@@ -194,6 +194,7 @@ io::CheckpointRecord RunStart::record_after(std::int64_t step, std::int64_t toke
   if (on_ranks_) record.exactness = train::exactness_of(settings_, *on_ranks_->mesh().all);
   record.step = step;
   record.tokens = tokens;
+  record.base = base_;
   record.data = data_identity_;
   record.loss_scale = loss_scaler.state();
   record.tuning = session_.tuning().empty() ? "" : io::xxh3_128(session_.tuning());
@@ -217,6 +218,7 @@ io::AbsentState RunStart::load_resume_point() {
 
 void RunStart::fill_state() {
   for (const auto& reason : resume_.skipped) log_.say("skipped      " + reason);
+  base_ = fill_base(deck_, resume_.record.base, resume_.source, engine(), control_);
   if (resume_.source.empty()) {
     if (!resume_.folder.empty()) {
       log_.say("resume       no complete checkpoint in " + folder_ + ": from the beginning" +
@@ -226,7 +228,8 @@ void RunStart::fill_state() {
     if (!line.empty()) log_.say(line);
     return;
   }
-  if (deck_.model.init != train::kRandom) log_.say("note         model.init is not read: checkpoint.resume wins");
+  if (deck_.model.init != train::kRandom && base_.empty())
+    log_.say("note         model.init is not read: checkpoint.resume wins");
   const auto absent = load_resume_point();
   const io::CheckpointRecord& saved = resume_.record;
   settings_.step.loss_scaler.restore(saved.loss_scale);

@@ -53,6 +53,8 @@ class RunStart {
   [[nodiscard]] train::Engine& engine() const { return on_ranks_->engine(); }
   [[nodiscard]] const MemoryUse& memory_use() const { return memory_use_; }
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
+  /// The identity of the base of adapters; "" without adapters. After fill_state().
+  [[nodiscard]] const std::string& base() const { return base_; }
   /// The run's folder, for saves.
   [[nodiscard]] const std::shared_ptr<const io::HeldFolder>& held_folder() const { return held_; }
   /// The texts of the small files of every checkpoint; rank 0's.
@@ -109,6 +111,7 @@ class RunStart {
   std::map<std::string, std::string> small_files_;
   train::Settings settings_;
   train::ResumePoint resume_;
+  std::string base_;  ///< fill_base()
   std::shared_ptr<const io::HeldFolder> held_;
   std::optional<EngineOnRanks> on_ranks_;
 };

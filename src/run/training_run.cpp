@@ -282,7 +282,7 @@ void TrainingRun::stop_without_metrics() {
 void TrainingRun::save_weights() {
   const Phase phase("saving weights");
   const io::WeightsDescription description{train::model_json(settings_.model), run_log_.step(), run_log_.tokens(),
-                                           train::ties_of(engine_)};
+                                           train::ties_of(engine_), start_.base()};
   const auto comm = distributed::make_control_communicator(start_.session().environment().world(), deck_.comm.timeout_s,
                                                            {.io_timeout_s = deck_.checkpoint.io_timeout_s});
   train::save_weights(*start_.held_folder(), engine_, *comm, description);

@@ -11,11 +11,14 @@
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/huggingface/import.hpp>
+#include <kozero/model/model.hpp>
 #include <kozero/run/device_choice.hpp>
 #include <kozero/run/weights_source.hpp>
+#include <kozero/train/adapter_base.hpp>
 #include <kozero/train/checkpoint.hpp>
 #include <kozero/train/settings.hpp>
 #include "io/checkpoint/checkpoint.hpp"
+#include "io/checkpoint/weights_file.hpp"
 #include "io/deck/check.hpp"
 #include "io/deck/schema.hpp"
 #include "io/posix/file.hpp"
@@ -35,7 +38,7 @@ WeightsSource found(const std::string& path, train::Which which) {
     const std::string& folder = named.path;
     const auto config = huggingface::read_folder_config(folder);
     const auto tokenizer = huggingface::tokenizer_of(folder, config.vocab);
-    return {Kind::hugging_face, folder, train::model_json(config), "", "", tokenizer.path, tokenizer.reason};
+    return {Kind::hugging_face, folder, train::model_json(config), "", "", "", tokenizer.path, tokenizer.reason};
   }
   const train::RunFiles files = train::find_run(path, which);
   const bool in_checkpoint = fs::path(files.weights).filename() == io::kStateFile;
@@ -46,7 +49,9 @@ WeightsSource found(const std::string& path, train::Which which) {
                        .deck_text = files.deck.empty() ? "" : io::read_whole_file(files.deck, io::kMaxDeckBytes),
                        .tokenizer = files.tokenizer,
                        .no_tokenizer = files.tokenizer.empty() ? files.weights + " has no tokenizer beside it" : ""};
-  source.model = io::read_saved_state(source.path).manifest.record.model;
+  const auto record = io::read_saved_state(source.path).manifest.record;
+  source.model = record.model;
+  source.base = record.base;
   return source;
 }
 
@@ -69,12 +74,9 @@ void require_same_bytes(const huggingface::FolderWeights& folder, const WeightsS
 }
 
 void load_folder(const WeightsSource& source, train::Evaluator& evaluator, distributed::Communicator& comm) {
-  const auto folder = distributed::agreed(comm, [&] {
-    return std::make_unique<huggingface::FolderWeights>(source.path, evaluator.config(), evaluator.parameters());
-  });
-  require_same_bytes(*folder, source, comm);
+  const auto folder = open_folder(source, evaluator.config(), evaluator.parameters(), comm);
   distributed::agreed(comm, [&] {
-    for (const auto& shard : train::shards_of(evaluator.master())) {
+    for (const auto& shard : train::shards_of(evaluator)) {
       train::HostRanges one({shard});
       folder->read(one.named<float>().front());
       one.store();
@@ -104,7 +106,13 @@ void fill_missing_keys(io::Deck& deck, io::Deck from, const std::string& origin)
 }
 
 void refuse_disagreement(const io::Deck& deck, model::Config theirs) {
-  const model::Config mine = train::model_config(deck, 0);
+  if (theirs.lora.rank > 0) {
+    throw Error(Failure::deck, named(deck) +
+                                   ": it holds adapters, not whole weights; accepted: a model merged from them "
+                                   "by `kozero export --merge`");
+  }
+  model::Config mine = train::model_config(deck, 0);
+  mine.lora = {};
   if (mine.rotary) theirs.seq = mine.seq;
   io::CheckpointRecord saved;
   saved.model = train::model_json(theirs);
@@ -148,6 +156,14 @@ void choose_tokenizer(io::Deck& deck, const WeightsSource& source) {
 
 }  // namespace
 
+std::unique_ptr<huggingface::FolderWeights> open_folder(const WeightsSource& source, const model::Config& config,
+                                                        const ParameterTable& table, distributed::Communicator& comm) {
+  auto folder = distributed::agreed(
+      comm, [&] { return std::make_unique<huggingface::FolderWeights>(source.path, config, table); });
+  require_same_bytes(*folder, source, comm);
+  return folder;
+}
+
 io::Deck on_any_ranks(io::Deck deck, const std::vector<std::string>& overrides) {
   const auto names_group = [](const std::string& override) { return override.starts_with("zero.shard_group="); };
   if (std::ranges::none_of(overrides, names_group)) deck.zero.shard_group = io::Deck().zero.shard_group;
@@ -165,8 +181,8 @@ WeightsSource find_weights(const std::string& path, distributed::Communicator& c
     return train::find_beside_trainer(path, [&] { return found(path, which); });
   });
   source.kind = distributed::broadcast_value(comm, source.kind);
-  for (std::string* text :
-       {&source.path, &source.model, &source.deck, &source.deck_text, &source.tokenizer, &source.no_tokenizer}) {
+  for (std::string* text : {&source.path, &source.model, &source.base, &source.deck, &source.deck_text,
+                            &source.tokenizer, &source.no_tokenizer}) {
     *text = comm.broadcast_control(*text);
   }
   return source;
@@ -224,6 +240,7 @@ TrainedModel::TrainedModel(const std::string& path, const std::vector<std::strin
         require_tensors(source_, settings_.model, model::make_model<float>(settings_.model)->parameters(),
                         session_.control());
       }) {
+  fill_base(deck(), source_.base, source_.path, evaluator(), session_.control());
   load(path, source_, evaluator(), session_.control());
 }
 
@@ -248,10 +265,53 @@ io::Deck with_initial_model(io::Deck deck, distributed::Communicator& comm) {
   return deck;
 }
 
+namespace {
+
+/// Fills the base of the evaluator's adapters with `source`, whose network is the evaluator's without them.
+std::string load_base(const WeightsSource& source, train::Evaluator& evaluator, distributed::Communicator& comm) {
+  constexpr std::int64_t kPiece = std::int64_t{1} << 22;  // elements, 16 MiB
+  model::Config config = evaluator.config();
+  config.lora = {};
+  const auto network = model::make_model<float>(config);  // its units have the same numbers and tensors
+  const ParameterTable& table = network->parameters();
+  train::AdapterBase base(evaluator);
+  if (source.kind == Kind::hugging_face) {
+    const auto folder = open_folder(source, config, table, comm);
+    distributed::agreed(comm, [&] {
+      base.fill([&](const io::RangeValues<float>& piece) { folder->read(piece); }, kPiece);
+      folder->require_unchanged();
+    });
+  } else {
+    const std::string file = io::verify(comm, source.path).state_file();
+    // A read is collective, so every rank reads the shard of a unit at once.
+    base.fill([&](const io::RangeValues<float>& shard) { io::read_weights(comm, file, table, {shard}); },
+              table.extent());
+  }
+  return base.publish();
+}
+
+}  // namespace
+
+std::string fill_base(const io::Deck& deck, const std::string& saved, const std::string& saved_in,
+                      train::Evaluator& evaluator, distributed::Communicator& comm) {
+  if (!evaluator.parameters().has_adapters()) return "";
+  const bool is_random = deck.model.init == train::kRandom;
+  const std::string base = is_random ? train::initialize_base(static_cast<std::uint64_t>(deck.run.seed), evaluator)
+                                     : load_base(find_weights(deck.model.init, comm), evaluator, comm);
+  if (saved.empty() || saved == base) return base;
+  throw Error(Failure::deck,
+              named(deck) + ": its weights are not those below the adapters of " + saved_in + " (hash " + base +
+                  ", not " + saved + "); accepted: the model with which their training began",
+              Error::Seen::by_all_ranks);
+}
+
 std::string begin_weights(const io::Deck& deck, train::Evaluator& evaluator, distributed::Communicator& control) {
-  if (deck.model.init == train::kRandom) {
+  const bool has_adapters = evaluator.parameters().has_adapters();
+  if (deck.model.init == train::kRandom || has_adapters) {
     evaluator.initialize(static_cast<std::uint64_t>(deck.run.seed));
-    return "";
+    return has_adapters
+               ? fmt::format("init         adapters of rank {} beside {}", evaluator.config().lora.rank, named(deck))
+               : "";
   }
   WeightsSource source = find_weights(deck.model.init, control);
   load(deck.model.init, source, evaluator, control);

@@ -225,7 +225,7 @@ std::vector<io::TensorGroup<const float>> Staging::groups() const {
 
 std::vector<StateGroup> owned_state(const Engine& engine) {
   const auto& master = engine.master();
-  std::vector<StateGroup> groups = {{io::kParameterGroup, owned_shards(master)}};
+  std::vector<StateGroup> groups = {{io::kParameterGroup, owned_shards(engine)}};
   for (const auto& state : engine.optimizer_states()) {
     auto& shards = groups.emplace_back(StateGroup{group_of(state), {}}).shards;
     if (master.mesh().is_first_group()) shards = owned(state, engine.update_ranges(), master.layout().shards());
@@ -255,7 +255,7 @@ std::int64_t save_checkpoint(const std::string& folder, Engine& engine, const io
 }
 
 io::AbsentState load_state(const std::string& file, Engine& engine, distributed::Communicator& control) {
-  std::vector<HostRanges> ranges = {HostRanges(shards_of(engine.master()))};
+  std::vector<HostRanges> ranges = {HostRanges(shards_of(engine))};
   std::vector<io::TensorGroup<float>> groups = {{io::kParameterGroup, ranges[0].named<float>()}};
   for (const auto& state : engine.optimizer_states()) {
     ranges.emplace_back(held(state, engine.update_ranges()));

@@ -38,6 +38,9 @@ class EvaluatorOf : public Interface {
   void decode(const model::TokenRows& rows, Matrix<float> logits) override { model_->decode(state_, rows, logits); }
 
   void initialize(std::uint64_t seed) override { state_.initialize(seed); }
+  void put(int unit, std::int64_t begin, const HostVector<const float>& values) override {
+    state_.weights().put(unit, begin, values);
+  }
   [[nodiscard]] const distributed::DistributedArray<float>& master() const override {
     return state_.weights().master();
   }

@@ -178,21 +178,23 @@ void refuse_disagreement(const ResumePoint& point, const io::CheckpointRecord& m
 
 }  // namespace
 
-std::vector<DeviceRange> shards_of(const distributed::DistributedArray<float>& master) {
+std::vector<DeviceRange> shards_of(const Evaluator& evaluator) {
+  const auto& master = evaluator.master();
   std::vector<DeviceRange> shards;
   for (const auto& range : master.layout().shards()) {
+    if (evaluator.parameters().unit(range.unit).is_base) continue;
     shards.push_back({range.unit, range.begin, master.shard(range.unit)});
   }
   return shards;
 }
 
-std::vector<DeviceRange> owned_shards(const distributed::DistributedArray<float>& master) {
-  return master.mesh().is_first_group() ? shards_of(master) : std::vector<DeviceRange>();
+std::vector<DeviceRange> owned_shards(const Evaluator& evaluator) {
+  return evaluator.master().mesh().is_first_group() ? shards_of(evaluator) : std::vector<DeviceRange>();
 }
 
 void save_weights(const io::HeldFolder& folder, const Evaluator& evaluator, distributed::Communicator& comm,
                   const io::WeightsDescription& description) {
-  HostRanges shards(owned_shards(evaluator.master()));
+  HostRanges shards(owned_shards(evaluator));
   shards.fetch();
   try {
     io::write_weights(comm, folder.path() + "/" + kWeightsFile, evaluator.parameters(), shards.named<const float>(),
@@ -203,7 +205,7 @@ void save_weights(const io::HeldFolder& folder, const Evaluator& evaluator, dist
 }
 
 io::WeightsDescription load_weights(const std::string& path, Evaluator& evaluator, distributed::Communicator& comm) {
-  HostRanges shards(shards_of(evaluator.master()));
+  HostRanges shards(shards_of(evaluator));
   const auto description = io::read_weights(comm, path, evaluator.parameters(), shards.named<float>());
   shards.store();
   evaluator.publish();

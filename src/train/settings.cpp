@@ -117,6 +117,7 @@ std::int64_t blocks_in_unit(model::Config config, double bucket_mib, std::int64_
   config.layers = 1;
   config.vocab_block = 0;
   config.freeze.clear();
+  config.lora = {};
   const auto extent = model::make_model<float>(config)->parameters().slot_extent(kBlockSlot);
   const double mib = static_cast<double>(extent) * sizeof(float) / kMiB;
   const auto most = static_cast<std::int64_t>(std::clamp(bucket_mib / mib, 1.0, static_cast<double>(layers)));
@@ -131,14 +132,16 @@ std::int64_t blocks_in_unit(model::Config config, double bucket_mib, std::int64_
   return (groups + units - 1) / units * group;
 }
 
-/// Refuses patterns that match no tensor or all of them, with the key's place in the deck.
+/// Refuses patterns of frozen tensors that match none or all of them, and targets of adapters that match none, with the
+/// key's place in the deck.
 void require_trainable(const io::Deck& deck, const model::Config& config) {
-  if (config.freeze.empty()) return;
+  const bool has_adapters = config.lora.rank > 0;
+  if (config.freeze.empty() && !has_adapters) return;
   try {
     static_cast<void>(model::make_model<float>(config));
   } catch (const Error& problem) {
     const std::string text = problem.what();
-    io::refuse_value(deck, "optim.freeze", text.substr(text.find(": ") + 2));
+    io::refuse_value(deck, has_adapters ? "model.lora.targets" : "optim.freeze", text.substr(text.find(": ") + 2));
   }
 }
 
@@ -186,6 +189,23 @@ void read_record(const nlohmann::json& json, model::RopeScaling& scaling) {
   json.at("high_freq_factor").get_to(scaling.high_freq_factor);
   json.at("original_seq").get_to(scaling.original_seq);
 }
+
+nlohmann::ordered_json to_record(const model::Lora& lora) {
+  return {{"rank", lora.rank}, {"alpha", lora.alpha}, {"targets", lora.targets}, {"rslora", lora.rslora}};
+}
+
+void read_record(const nlohmann::json& json, model::Lora& lora) {
+  json.at("rank").get_to(lora.rank);
+  json.at("alpha").get_to(lora.alpha);
+  json.at("targets").get_to(lora.targets);
+  json.at("rslora").get_to(lora.rslora);
+}
+
+model::Lora lora_of(const io::LoraKeys& keys) {
+  return {keys.rank, static_cast<float>(keys.alpha), static_cast<float>(keys.dropout), keys.targets, keys.rslora};
+}
+
+constexpr const char* kLora = "lora";  // in a record of the model
 
 bool is_default(bool value) { return !value; }
 bool is_default(const model::RopeScaling& scaling) { return scaling.factor == 1.0F; }
@@ -307,6 +327,7 @@ model::Config model_config(const io::Deck& deck, std::int64_t data_vocab) {
   config.seed = static_cast<std::uint64_t>(deck.run.seed);
   config = resolved_for(deck, config);
   config.freeze = deck.optim.freeze;
+  config.lora = lora_of(keys.lora);
   require_trainable(deck, config);
   config.blocks_in_unit = blocks_in_unit(config, deck.zero.bucket_mib, recompute_of(deck.train.recompute).blocks);
   return config;
@@ -402,6 +423,7 @@ std::string model_json(const model::Config& config) {
   model::for_each_field(config, [&](const model::Field& field, const auto& value) {
     if (!field.optional || !is_default(value)) json[field.name] = to_record(value);
   });
+  if (config.lora.rank > 0) json[kLora] = to_record(config.lora);
   return json.dump();
 }
 
@@ -412,6 +434,7 @@ model::Config config_of(const std::string& model_json, const std::string& path) 
     model::for_each_field(config, [&](const model::Field& field, auto& value) {
       if (!field.optional || json.contains(field.name)) read_record(json.at(field.name), value);
     });
+    if (json.contains(kLora)) read_record(json.at(kLora), config.lora);
     return model::resolved(config);
   } catch (const nlohmann::json::exception& problem) {
     throw Error(Failure::input, path + ": its description of the model: " + problem.what());

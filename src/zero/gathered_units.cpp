@@ -15,9 +15,14 @@ using distributed::Placement;
 UnitOrder::UnitOrder(const ParameterTable& table, int held) {
   std::vector<int> blocks;
   std::vector<int> vocabulary;  // blocks of the vocabulary that the head reads
+  const auto add = [&](int unit) {
+    order_.push_back(unit);
+    if (const int adapters = table.adapters_of(unit); adapters >= 0) order_.push_back(adapters);
+  };
   for (int unit = 0; unit < table.num_units(); ++unit) {
     const Unit& each = table.unit(unit);
-    if (each.vocabulary != VocabularyUse::head) order_.push_back(unit);
+    if (each.beside >= 0) continue;
+    if (each.vocabulary != VocabularyUse::head) add(unit);
     if (each.vocabulary == VocabularyUse::head || each.vocabulary == VocabularyUse::both) vocabulary.push_back(unit);
     if (each.slot == kBlockSlot) blocks.push_back(unit);
   }
@@ -29,9 +34,9 @@ UnitOrder::UnitOrder(const ParameterTable& table, int held) {
   const int lowest = table.first_trainable_unit();
   const int last = first - 1;
   first = last / held * held;  // first block of the last group
-  for (int block = last; block >= first && number(block) >= lowest; --block) order_.push_back(number(block));
+  for (int block = last; block >= first && number(block) >= lowest; --block) add(number(block));
   for (; first > 0 && number(first - 1) >= lowest; first -= held) {
-    for (int block = first - held; block < first; ++block) order_.push_back(number(block));
+    for (int block = first - held; block < first; ++block) add(number(block));
   }
 }
 

@@ -46,6 +46,7 @@ ShardedState<Scalar>::ShardedState(const ParameterTable& table, const distribute
 template <class Scalar>
 void ShardedState<Scalar>::initialize(std::uint64_t seed) {
   for (const auto& range : weights_.master().layout().shards()) {
+    if (table_.unit(range.unit).is_base) continue;
     const Vector<float> mine = weights_.master().shard(range.unit);
     const auto on_host = Kokkos::create_mirror_view(Kokkos::HostSpace(), mine);
     const HostVector<float> values(on_host.data(), on_host.extent(0));

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // weights.cpp: master and stored weights, their all-gather after an update, and the check of gathered copies.
 #include <algorithm>
-#include <numeric>
 
 #include <kozero/core/disk_memory.hpp>
 #include <kozero/core/error.hpp>
@@ -61,8 +60,8 @@ Weights<Scalar>::Weights(const ParameterTable& table, const distributed::Mesh& m
       stored_shards_(stored_.viewed_as(Placement::sharded)),
       held_(at(table.num_units()), false) {
   if constexpr (has_master<Scalar>) {
-    master_.emplace(table, mesh, placements.master, Storage{Memory::optimizer, "master weights", memory.optimizer},
-                    ledger);
+    master_.emplace(table.without_base(), mesh, placements.master,
+                    Storage{Memory::optimizer, "master weights", memory.optimizer}, ledger);
   }
   if (stored_.placement() == Placement::sharded) gathered_.emplace(table, stored_, order, ledger);
   if (memory.parameters != nullptr && memory.parameters->kind() == MemorySource::Kind::disk) {
@@ -101,6 +100,7 @@ const distributed::DistributedArray<float>& Weights<Scalar>::master() const {
 template <class Scalar>
 void Weights<Scalar>::round(int unit) const {
   if constexpr (has_master<Scalar>) {
+    if (!is_in_master(unit)) return;
     if (master_->placement() == Placement::replicated) {
       kernels::convert(Device(), stored_.full(unit), master_->full(unit));
     } else {
@@ -112,6 +112,23 @@ void Weights<Scalar>::round(int unit) const {
 }
 
 template <class Scalar>
+void Weights<Scalar>::put(int unit, std::int64_t begin, const HostVector<const float>& values) const {
+  const auto copy = [&](const auto& whole) {
+    const std::int64_t first = begin - stored_.layout().shard(unit).begin;
+    const auto shard = slice(whole, first, static_cast<std::int64_t>(values.extent(0)));
+    const auto on_host = Kokkos::create_mirror_view(Kokkos::HostSpace(), shard);
+    using Value = typename std::decay_t<decltype(on_host)>::value_type;
+    const Vector<Value, Kokkos::HostSpace> to(on_host.data(), on_host.extent(0));
+    Kokkos::parallel_for("kozero::zero::put", Kokkos::RangePolicy<Host>(Host(), 0, values.extent(0)),
+                         [=](const std::size_t i) { to(i) = static_cast<Value>(values(i)); });
+    Host().fence("kozero::zero::put");
+    Kokkos::deep_copy(shard, on_host);
+    release_pages(shard);
+  };
+  is_in_master(unit) ? copy(master().shard(unit)) : copy(stored_.shard(unit));
+}
+
+template <class Scalar>
 void Weights<Scalar>::wait_until_reusable() {
   if (gathered_) gathered_->wait_until_reusable();
 }
@@ -119,12 +136,14 @@ void Weights<Scalar>::wait_until_reusable() {
 template <class Scalar>
 void Weights<Scalar>::publish() {
   const bool gathers_master = has_master<Scalar> && master().placement() == Placement::replicated;
-  if (gathers_master) redistribute(master().viewed_as(Placement::sharded), master());
+  std::vector<int> gathered;  // as master weights, whose values every rank rounds for itself
+  std::vector<int> shared;
+  for (int unit = 0; unit < table_.num_units(); ++unit) {
+    (gathers_master && is_in_master(unit) ? gathered : shared).push_back(unit);
+  }
+  if (gathers_master) redistribute_units(master().viewed_as(Placement::sharded), master(), gathered);
   for (int unit = 0; unit < table_.num_units(); ++unit) round(unit);
-  if (gathers_master) return;
-  std::vector<int> all(at(table_.num_units()));
-  std::iota(all.begin(), all.end(), 0);
-  share(all);
+  if (!shared.empty()) share(shared);
 }
 
 template <class Scalar>
@@ -139,7 +158,8 @@ std::vector<RestingArray> Weights<Scalar>::at_rest() const {
   std::vector<RestingArray> arrays;
   for (int unit = 0; unit < table_.num_units(); ++unit) {
     arrays.push_back({kWeightsName, unit, words_of(stored_.local(unit)), replicated(stored_)});
-    if (master_) arrays.push_back({"master weights", unit, words_of(master_->local(unit)), replicated(*master_)});
+    if (master_ && is_in_master(unit))
+      arrays.push_back({"master weights", unit, words_of(master_->local(unit)), replicated(*master_)});
   }
   return arrays;
 }

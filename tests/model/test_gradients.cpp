@@ -65,6 +65,7 @@ void check_gradients(const model::Config& config) {
     gradients.push_back(tiny.access.gradient_of(static_cast<int>(row)));
 
   for (std::size_t row = 0; row < rows.size(); ++row) {
+    if (!rows[row].trainable) continue;
     INFO(config.arch << " " << rows[row].name);
     const double size = length({gradients[row].begin(), gradients[row].end()});
     REQUIRE(size > 1e-3);
@@ -110,6 +111,15 @@ TEST_CASE("llama with stretched RoPE, biases, and norms of q and k at once: grad
   config.qkv_bias = config.qk_norm = true;
   config.rope_scaling = {.factor = 4.0F, .original_seq = 20};
   check_gradients(config);
+}
+
+TEST_CASE("adapters: every A's and B's gradient is the slope of the loss, with dropout of the same elements") {
+  for (model::Config config : {tiny_gpt2(true, 0.2F), tiny_llama(false), tiny_qwen2(true), tiny_qwen3(true)}) {
+    for (const float dropout : {0.0F, 0.3F}) {
+      config.lora = {.rank = 3, .alpha = 0.7F, .dropout = dropout, .rslora = dropout > 0.0F};
+      check_gradients(config);
+    }
+  }
 }
 
 TEST_CASE("linear demo: gradients are the slope of the loss") {

@@ -93,6 +93,19 @@ std::vector<std::string> random_freeze(Draws draw, const std::string& arch) {
   return chosen;
 }
 
+/// Adapters, in every third deck.
+model::Lora random_lora(Draws draw, const std::string& arch) {
+  if (draw.between(0, 2) > 0) return {};
+  model::Lora lora{.rank = draw.between(1, 5), .alpha = 4.0F};
+  lora.dropout = draw.coin() ? 0.1F : 0.0F;
+  lora.rslora = draw.coin();
+  const bool is_gpt2 = arch == "gpt2";
+  const std::vector<std::vector<std::string>> targets = {
+      {"all-linear"}, {is_gpt2 ? "c_attn" : "v_proj"}, {"mlp.*"}, {is_gpt2 ? "h.0.*" : "layers.0.*"}};
+  lora.targets = targets[static_cast<std::size_t>(draw.between(0, 3))];
+  return lora;
+}
+
 /// A mixture of two to four sources, in every second deck.
 std::vector<data::MixedSource> random_sources(Draws draw) {
   if (draw.coin()) return {};
@@ -135,7 +148,10 @@ RandomDeck random_deck(std::uint64_t number) {
     leg.last = i + 1 == num_legs ? run.steps : run.steps * (i + 1) / num_legs;
     deck.legs.push_back(leg);
   }
-  run.model.freeze = random_freeze(Draws(number + (std::uint64_t{1} << 32U)), run.model.arch);
+  run.model.lora = random_lora(Draws(number + (std::uint64_t{5} << 32U)), run.model.arch);
+  if (run.model.lora.rank == 0) {
+    run.model.freeze = random_freeze(Draws(number + (std::uint64_t{1} << 32U)), run.model.arch);
+  }
   run.masks_documents = Draws(number + (std::uint64_t{2} << 32U)).coin();
   run.sources = random_sources(Draws(number + (std::uint64_t{3} << 32U)));
   if (!run.sources.empty()) run.num_samples = 0;
@@ -154,6 +170,10 @@ std::string described(const RandomDeck& deck) {
                      (deck.run.masks_documents ? ", documents masked" : "");
   for (const auto& source : deck.run.sources) {
     text += ", " + std::to_string(source.num_samples) + " samples of weight " + std::to_string(source.weight);
+  }
+  if (model.lora.rank > 0) {
+    text += ", adapters of rank " + std::to_string(model.lora.rank) + " beside " + model.lora.targets.front() +
+            (model.lora.dropout > 0.0F ? " with dropout" : "");
   }
   for (const std::string& pattern : model.freeze) text += ", frozen " + pattern;
   for (const Leg& leg : deck.legs) {

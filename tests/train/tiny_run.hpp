@@ -10,6 +10,7 @@
 #include <kozero/core/ledger.hpp>
 #include <kozero/core/random.hpp>
 #include <kozero/distributed/agreement.hpp>
+#include <kozero/train/adapter_base.hpp>
 #include <kozero/train/settings.hpp>
 #include <support/models.hpp>
 #include "src/train/trainer.hpp"
@@ -145,6 +146,7 @@ class TinyTraining {
                                      : data::Sampler(11, run.sources, run.global_batch)) {
     if (ledger.plans_only()) return;
     engine_->initialize(3);
+    if (engine_->parameters().has_adapters()) train::initialize_base(3, *engine_);
     engine_->train_on(sampler_, source_, settings(run, mesh.all().size()).step);
   }
 
@@ -201,11 +203,13 @@ class TinyTraining {
     return values;
   }
 
-  /// The tensors of all units, one after another: the same bytes on any number of ranks and with any units. Collective.
+  /// The tensors of all units but the base's, one after another: the same bytes on any number of ranks and with any
+  /// units. Collective.
   [[nodiscard]] std::string all_weights() {
     const auto& master = engine_->master();
     std::string bytes;
     for (int unit = 0; unit < master.num_units(); ++unit) {
+      if (engine_->parameters().unit(unit).is_base) continue;
       const auto mine = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), master.shard(unit));
       const std::string text(reinterpret_cast<const char*>(mine.data()), mine.extent(0) * sizeof(float));
       std::string all;

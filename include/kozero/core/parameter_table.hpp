@@ -75,7 +75,7 @@ struct Parameter {
 enum class VocabularyUse { none, lookup, head, both };
 
 /// Slots of a decoder's units. The embedding and an untied head share a slot, since they are never held together.
-inline constexpr int kEmbeddingSlot = 0, kBlockSlot = 1, kHeadSlot = 2;
+inline constexpr int kEmbeddingSlot = 0, kBlockSlot = 1, kHeadSlot = 2, kAdapterSlot = 3;
 
 struct Unit {
   std::string name;
@@ -84,6 +84,9 @@ struct Unit {
   int slot = 0;  ///< units of a slot share a few buffers, since they are used one at a time or in small groups
   VocabularyUse vocabulary = VocabularyUse::none;  ///< not none: the unit is a block of a vocabulary
   bool trainable = true;                           ///< at least one of its rows is trainable
+  /// The base of adapters: frozen for good. Its weights come from model.init; it has no master and is in no file.
+  bool is_base = false;
+  int beside = -1;  ///< the unit of blocks beside which these adapters are read; -1: the unit has no adapters
 };
 
 class ParameterTable {
@@ -98,6 +101,9 @@ class ParameterTable {
   int continue_tensor(Parameter parameter);
   /// Makes all rows of a tensor frozen.
   void freeze(int tensor);
+  /// Opens a unit of adapters that is read beside the unit of blocks `unit`. Returns its number. All units before the
+  /// first unit of adapters become their base.
+  int add_adapters(int unit);
 
   [[nodiscard]] const std::vector<Tensor>& tensors() const { return tensors_; }
   /// Ordered by tensor, by unit and by offset.
@@ -119,16 +125,29 @@ class ParameterTable {
   [[nodiscard]] std::int64_t num_parameters() const;
 
   [[nodiscard]] bool is_trainable(int tensor) const { return rows_of_tensor(tensor).front().trainable; }
+  /// Whether the tensor belongs to the base of adapters.
+  [[nodiscard]] bool is_base(int tensor) const { return unit(rows_of_tensor(tensor).front().unit).is_base; }
+  [[nodiscard]] bool has_adapters() const { return !units_.empty() && units_.front().is_base; }
   /// Whether a trainable row overlaps the unit's elements [begin, begin + extent).
   [[nodiscard]] bool is_trainable(int unit, std::int64_t begin, std::int64_t extent) const;
   /// Elements of the trainable tensors, pads excluded.
   [[nodiscard]] std::int64_t num_trainable() const;
-  /// Backward needs no unit before this one, since units are in the order of forward. num_units() if all are frozen.
+  /// Elements of the tensors that files store, pads excluded: all, or the adapters alone.
+  [[nodiscard]] std::int64_t num_stored() const { return has_adapters() ? num_trainable() : num_parameters(); }
+  /// Backward needs no unit before this one, since units are in the order of forward, except that adapters are read
+  /// beside their blocks. num_units() if all are frozen.
   [[nodiscard]] int first_trainable_unit() const;
+  /// The adapters that are read beside a unit; -1: it has none.
+  [[nodiscard]] int adapters_of(int unit) const;
   /// The table of the gradients: the same unit numbers, but frozen units have no rows and extent 0.
   [[nodiscard]] ParameterTable without_frozen_units() const;
+  /// The table of the master weights: the same, but only the base of adapters is left out.
+  [[nodiscard]] ParameterTable without_base() const;
 
  private:
+  /// The table without the rows of the units that have the property `left_out`.
+  template <class LeftOut>
+  [[nodiscard]] ParameterTable without(const LeftOut& left_out) const;
   int append(Parameter parameter, bool align);
   /// Places the parameter in the open unit, behind the parameters already placed there.
   int place(Parameter parameter, bool align);
@@ -202,7 +221,7 @@ class ShardLayout {
 
 /// The number of buffers that the units of a slot share, and the buffer of each unit.
 ///   1 + ahead       for a slot whose units are used one after another; never more than its units
-///   held + ahead    for the slot of the transformer's blocks, likewise; 1 for any other slot
+///   held + ahead    for the slots of the transformer's blocks and of their adapters, likewise; 1 for any other slot
 ///   The i-th unit of a slot uses its buffer i mod buffers.
 /// Units without elements need no buffer and are not counted.
 /// So held + ahead consecutive units of blocks have different buffers: `held` are in use, the others are being

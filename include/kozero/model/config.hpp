@@ -17,6 +17,22 @@ struct RopeScaling {
   bool operator==(const RopeScaling&) const = default;
 };
 
+inline constexpr const char* kAllLinear = "all-linear";
+
+/// Low-rank adapters of frozen linear maps (model/adapters.hpp).
+/// Hu et al. 2021, "LoRA", arXiv:2106.09685; Kalajdzievski 2023, "rsLoRA", arXiv:2312.03732.
+struct Lora {
+  std::int64_t rank = 0;  ///< r; 0: no adapters
+  float alpha = 16.0F;
+  float dropout = 0.0F;                             ///< of the adapters' input
+  std::vector<std::string> targets = {kAllLinear};  ///< patterns of linear maps
+  bool rslora = false;                              ///< scale by alpha / sqrt(r) instead of alpha / r
+
+  [[nodiscard]] float scale() const;
+  /// Whether files of the one fit the other: all but the dropout.
+  bool operator==(const Lora& other) const;
+};
+
 struct Config {
   std::string arch = "gpt2";        ///< a name in core/architecture.hpp
   std::int64_t layers = 2;          ///< L
@@ -33,6 +49,7 @@ struct Config {
   float dropout = 0.0F;
   float rope_theta = 10000.0F;
   RopeScaling rope_scaling = {};
+  Lora lora = {};
   float norm_eps = 1e-5F;
   bool qkv_bias = false;                 ///< biases on q, k and v; resolved to true where arch always has them
   bool qk_norm = false;                  ///< RMSNorm of each q and k head; resolved likewise
@@ -49,8 +66,9 @@ struct Field {
   bool linear = false;    ///< the linear demo has the field too
 };
 
-/// Calls visit(field, member) for every field that files store, in their order: all fields but the dropout, the seed,
-/// the blocks per unit, the frozen tensors (no file depends on these) and the fields that follow from arch. A new field
+/// Calls visit(field, member) for every field of the network itself that files store, in their order: all fields but
+/// the adapters, the dropout, the seed, the blocks per unit, the frozen tensors (no file depends on these) and the
+/// fields that follow from arch. A new field
 /// needs a line here, a row of the deck's schema, and the code that computes with the field.
 template <class AnyConfig, class Visit>
 void for_each_field(AnyConfig& config, const Visit& visit) {

@@ -23,7 +23,8 @@ struct Pass {
   std::int64_t positions = 0;              ///< T
   Vector<const std::uint64_t> sample_ids;  ///< (B)
   Documents documents{};
-  float dropout = 0.0F;  ///< 0 outside training
+  float dropout = 0.0F;          ///< 0 outside training
+  float adapter_dropout = 0.0F;  ///< of the input of adapters; 0 outside training
   Vector<std::byte> scratch_memory;
 
   [[nodiscard]] std::int64_t num_rows() const { return batch * positions; }

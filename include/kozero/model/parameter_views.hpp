@@ -19,6 +19,7 @@ struct MatrixRef {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   std::int64_t pad_rows = 0;
+  bool in_adapters = false;  ///< in the unit of adapters beside the layer's unit
 
   template <class T, class Memory>
   [[nodiscard]] Matrix<T, Memory> in(const Vector<T, Memory>& unit) const {
@@ -42,30 +43,35 @@ struct VectorRef {
   }
 };
 
-/// The tensors of an acquired unit, as layers read them. A layer names its tensors and uses no offset, so a layer with
-/// further tensors, in this or another unit, needs no other interface.
+/// The tensors of an acquired unit and of the adapters beside it, as layers read them. A layer names its tensors and
+/// uses no offset, so a layer with further tensors, in this or another unit, needs no other interface.
 template <class Scalar>
 class WeightViews {
  public:
   WeightViews() = default;
-  explicit WeightViews(Vector<const Scalar> unit) : unit_(unit) {}
+  explicit WeightViews(Vector<const Scalar> unit, Vector<const Scalar> adapters = {})
+      : unit_(unit), adapters_(adapters) {}
 
-  Matrix<const Scalar> operator[](const MatrixRef& tensor) const { return tensor.in(unit_); }
+  [[nodiscard]] bool is_empty() const { return unit_.data() == nullptr; }
+  Matrix<const Scalar> operator[](const MatrixRef& tensor) const {
+    return tensor.in(tensor.in_adapters ? adapters_ : unit_);
+  }
   Vector<const Scalar> operator[](const VectorRef& tensor) const { return tensor.in(unit_); }
   /// The matrix with its rows of zeros.
   [[nodiscard]] Matrix<const Scalar> padded(const MatrixRef& tensor) const { return tensor.padded_in(unit_); }
 
  private:
   Vector<const Scalar> unit_;
+  Vector<const Scalar> adapters_;
 };
 
-/// The gradients of a unit's tensors, to which backward adds (ParameterAccess). A frozen tensor has no gradient: the
-/// layer omits the product. A frozen unit has no memory.
+/// The gradients of the tensors of a unit and of the adapters beside it, to which backward adds (ParameterAccess). A
+/// frozen tensor has no gradient: the layer omits the product. A frozen unit has no memory.
 class GradientViews {
  public:
   /// `table` outlives the object.
-  GradientViews(const ParameterTable& table, int unit, UnitGradient gradient)
-      : table_(&table), unit_(unit), gradient_(gradient) {}
+  GradientViews(const ParameterTable& table, int unit, UnitGradient gradient, UnitGradient of_adapters = {})
+      : table_(&table), unit_(unit), gradient_(gradient), of_adapters_(of_adapters) {}
 
   /// Whether the tensor, or one in the same matrix, is trained.
   [[nodiscard]] bool wants(const MatrixRef& tensor) const {
@@ -75,23 +81,31 @@ class GradientViews {
     return table_->is_trainable(unit_, tensor.offset, tensor.extent);
   }
   /// Whether no contribution was added yet: the first product of a matrix then overwrites it.
-  [[nodiscard]] bool begins() const { return gradient_.begins; }
+  [[nodiscard]] bool begins(const MatrixRef& tensor) const { return of(tensor).begins; }
 
-  Matrix<float> operator[](const MatrixRef& tensor) const { return tensor.in(gradient_.values); }
+  Matrix<float> operator[](const MatrixRef& tensor) const { return tensor.in(of(tensor).values); }
   Vector<float> operator[](const VectorRef& tensor) const { return tensor.in(gradient_.values); }
   /// The matrix with its rows of zeros.
   [[nodiscard]] Matrix<float> padded(const MatrixRef& tensor) const { return tensor.padded_in(gradient_.values); }
 
  private:
+  [[nodiscard]] const UnitGradient& of(const MatrixRef& tensor) const {
+    return tensor.in_adapters ? of_adapters_ : gradient_;
+  }
+
   const ParameterTable* table_;
   int unit_;
   UnitGradient gradient_;
+  UnitGradient of_adapters_;
 };
 
 /// Appends a tensor (rows, columns) with weight decay and normal initial values of standard deviation `deviation` to
 /// the table's open unit. The tensor is a matrix of products; the first contribution overwrites its gradient.
 MatrixRef add_matrix(ParameterTable& table, const std::string& name, std::int64_t rows, std::int64_t columns,
                      float deviation = 0.02F);
+
+/// As add_matrix, with zeros as initial values.
+MatrixRef add_zero_matrix(ParameterTable& table, const std::string& name, std::int64_t rows, std::int64_t columns);
 
 /// Rows of a head's vocabulary including the rows of zeros behind it: a multiple of 8, so that every row of logits is
 /// aligned to 16 bytes, as kernels for tensor cores require.

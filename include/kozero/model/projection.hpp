@@ -1,11 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// projection.hpp: a linear map of rows with its gradients, and the addition of a branch to the residual stream.
+// projection.hpp: a linear map of rows with its gradients, and the gradient of a branch of the residual stream.
 //   y = x W + b        W (I, O)   GPT-2's orientation          x (N, I)   y (N, O)   b (O), if any
 //   y = x W^T + b      W (O, I)   Llama's orientation
-//   join: y = x + dropout(last(branch))          leave: dbranch = dropout(dy), the same elements dropped
-// backward_input overwrites dx. backward_weights adds into the gradients of W and b; if gradients.begins(), it
-// overwrites W's; if both are frozen, it does nothing. Runs on `space`; returns without fencing.
+// backward_input overwrites dx. backward_weights adds into the gradients of W and b; if W's gradient
+// begins, it overwrites that; if both are frozen, it does nothing. Runs on `space`; returns without fencing.
 #pragma once
 #include <optional>
 #include <string>
@@ -63,14 +62,8 @@ class Projection {
   std::optional<VectorRef> bias_;
 };
 
-/// Adds a branch to the residual stream. Without dropout, the branch's last projection adds x. Runs on the Pass's
-/// space; returns without fencing, as does `leave`.
-template <class Scalar>
-void join(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, const Projection<Scalar>& last,
-          Matrix<const Scalar> branch, const WeightViews<Scalar>& weights, std::uint64_t dropout_key);
-
-/// The gradient of the branch. `dbranch` is memory for the result, used only with dropout; its extent may be zero
-/// otherwise, and dy is returned without a copy.
+/// The gradient of a branch that AdaptedProjection::join added: dropout(dy), the same elements dropped. `dbranch` is
+/// memory for the result, used only with dropout; its extent may be zero otherwise, and dy is returned without a copy.
 template <class Scalar>
 Matrix<const Scalar> leave(const Pass& pass, Matrix<Scalar> dbranch, Matrix<const Scalar> dy,
                            std::uint64_t dropout_key);

@@ -14,10 +14,10 @@
 #include <optional>
 
 #include <kozero/core/ledger.hpp>
+#include <kozero/model/adapters.hpp>
 #include <kozero/model/config.hpp>
 #include <kozero/model/layer.hpp>
 #include <kozero/model/norm.hpp>
-#include <kozero/model/projection.hpp>
 #include "kernels/attention/attention_cached.hpp"
 
 namespace kozero::model {
@@ -40,8 +40,8 @@ kernels::AttentionShape attention_shape(const Config& config, std::int64_t batch
 
 template <class Scalar>
 struct AttentionWeights {
-  Projection<Scalar> qkv;
-  Projection<Scalar> output;
+  AdaptedProjection<Scalar> qkv;
+  AdaptedProjection<Scalar> output;
   std::optional<QkNorm<Scalar>> qk_norm;
 };
 
@@ -82,6 +82,7 @@ class SelfAttention : public Sublayer<Scalar> {
     Matrix<Scalar> dheads;      // (N, H D)
     Matrix<Scalar> dqkv;        // (N, (H + 2 KV) D)
     Matrix<Scalar> dnormed;     // (N, C)
+    AdapterScratch<Scalar> adapters;
   };
 
   struct Decoding {
@@ -92,6 +93,7 @@ class SelfAttention : public Sublayer<Scalar> {
     Matrix<float> qk_rstd;      // (N, H + KV), only with a QkNorm
     Matrix<Scalar> heads;       // (N, H D)
     Vector<float> attention;    // the attention kernel's workspace
+    AdapterScratch<Scalar> adapters;
   };
 
   void run(const Pass& pass, Matrix<Scalar> y, Matrix<const Scalar> x, const WeightViews<Scalar>& weights,
@@ -108,8 +110,8 @@ class SelfAttention : public Sublayer<Scalar> {
   Config config_;
   std::int64_t layer_;
   Norm<Scalar> norm_;
-  Projection<Scalar> qkv_;
-  Projection<Scalar> output_;
+  AdaptedProjection<Scalar> qkv_;
+  AdaptedProjection<Scalar> output_;
   std::optional<QkNorm<Scalar>> qk_norm_;
   std::shared_ptr<const RotaryTables> rotary_;
   std::uint64_t probability_stream_;

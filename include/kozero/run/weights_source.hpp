@@ -25,6 +25,10 @@
 #include <kozero/train/settings.hpp>
 #include "io/deck/deck.hpp"
 
+namespace kozero::huggingface {
+class FolderWeights;
+}
+
 namespace kozero::run {
 
 /// Trained weights: their files, their network, and the deck and tokenizer beside them.
@@ -33,6 +37,7 @@ struct WeightsSource {
   Kind kind = Kind::weights_file;
   std::string path;          ///< the weights file, or the folder of the other kinds
   std::string model;         ///< its network, for train::config_of
+  std::string base;          ///< of adapters: the base's identity (fill_base); "" otherwise
   std::string deck;          ///< the deck.toml beside the weights, or ""
   std::string deck_text;     ///< the text of `deck`
   std::string tokenizer;     ///< its file, or ""
@@ -58,6 +63,16 @@ const char* name_of(WeightsSource::Kind kind);
 /// before memory is allocated for the tensors. Collective.
 void require_tensors(const WeightsSource& source, const model::Config& config, const ParameterTable& table,
                      distributed::Communicator& comm);
+
+/// The tensors of a Hugging Face folder, the same on all ranks. Collective. Throws Error(input), seen by all ranks.
+std::unique_ptr<huggingface::FolderWeights> open_folder(const WeightsSource& source, const model::Config& config,
+                                                        const ParameterTable& table, distributed::Communicator& comm);
+
+/// Fills and publishes the base of adapters from model.init; nothing without adapters. Returns the base's identity, a
+/// hash of its values in f32, which does not depend on files' formats, precision, ranks or stage. Throws Error(deck),
+/// seen by all ranks, if it is not `saved`, the base of the adapters in `saved_in`; "": unknown. Collective.
+std::string fill_base(const io::Deck& deck, const std::string& saved, const std::string& saved_in,
+                      train::Evaluator& evaluator, distributed::Communicator& comm);
 
 /// Verifies, then fills every rank's shards and publishes them. If `source` is the newest checkpoint of the run that
 /// `path` names, and its trainer removes it meanwhile, `source` becomes the next newest. On a GPU, uses host memory for

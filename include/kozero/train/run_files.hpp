@@ -23,11 +23,11 @@ using io::kTokenizerModelFile;
 using io::kWeightsFile;
 
 /// This rank's shards of all units.
-std::vector<DeviceRange> shards_of(const distributed::DistributedArray<float>& master);
+std::vector<DeviceRange> shards_of(const Evaluator& evaluator);
 
 /// The shards that this rank writes to files: all in the first group, none in other groups, so that every element has
 /// one writer.
-std::vector<DeviceRange> owned_shards(const distributed::DistributedArray<float>& master);
+std::vector<DeviceRange> owned_shards(const Evaluator& evaluator);
 
 /// Writes every rank's shards to kWeightsFile in the folder. Collective. Throws Error(write).
 void save_weights(const io::HeldFolder& folder, const Evaluator& evaluator, distributed::Communicator& comm,

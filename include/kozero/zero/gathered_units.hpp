@@ -24,7 +24,8 @@ struct GatherOrder {
 /// With groups of `held` units of blocks: backward reads the last group downwards, then each earlier group upwards and
 /// only once, since its units stay held. Backward ends at the first unit that trains. With the vocabulary in blocks,
 /// the head is followed by these blocks from the last to the first, and then from the first to the last
-/// (model/head.hpp). The order is a prediction: a unit that was not gathered ahead is gathered when it is acquired.
+/// (model/head.hpp). Adapters follow their unit. The order is a prediction: a unit that was not gathered ahead is
+/// gathered when it is acquired.
 class UnitOrder {
  public:
   explicit UnitOrder(const ParameterTable& table, int held = 1);

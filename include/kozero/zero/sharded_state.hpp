@@ -54,7 +54,8 @@ class ShardedState final : public ParameterAccess<Scalar> {
   UnitGradient lookup_gradient(int unit) override { return gradients().addend(gradients().lookups_of(unit)); }
   void lookup_gradient_ready(int unit) override { gradients().ready(gradients().lookups_of(unit)); }
 
-  /// Fills every rank's own shards with the parameters' initial values, then publishes them.
+  /// Fills every rank's own shards, except those of the base of adapters, with the parameters' initial values, then
+  /// publishes them.
   void initialize(std::uint64_t seed);
   /// After the last micro-step: completes the gradients. The weights may be updated afterwards.
   void finish_gradients();

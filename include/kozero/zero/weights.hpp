@@ -4,7 +4,8 @@
 //   replicated: acquire(u) is a view of the array
 //   sharded:    acquire(u) all-gathers unit u, on the schedule of GatheredUnits
 // In f32 the master is the array that the model reads. For 16-bit weights the master is a separate array with the
-// optimizer state's placement, and publish() rounds the 16-bit array from the master.
+// optimizer state's placement, and publish() rounds the 16-bit array from the master. The base of adapters has no
+// separate master: put() rounds its values once.
 #pragma once
 #include <optional>
 #include <span>
@@ -76,6 +77,10 @@ class Weights {
   /// full(unit) if the master is replicated), or calls publish().
   [[nodiscard]] const distributed::DistributedArray<Scalar>& stored() const { return stored_; }
 
+  /// Sets the unit's elements from `begin` on, all in this rank's shard, before publish(): in the master, or for a unit
+  /// without one in the array that the model reads, rounded.
+  void put(int unit, std::int64_t begin, const HostVector<const float>& values) const;
+
   /// Returns when no peer reads this rank's shards any more, so that they may change.
   void wait_until_reusable();
   /// After shards of the master changed: gathers a replicated master, rounds 16-bit weights from the master, and makes
@@ -95,6 +100,8 @@ class Weights {
   [[nodiscard]] const std::string& first_wrong_copy() const { return wrong_copy_; }
 
  private:
+  /// Whether the unit's values are in the master.
+  [[nodiscard]] bool is_in_master(int unit) const { return !has_master<Scalar> || !table_.unit(unit).is_base; }
   /// Rounds this rank's part of a unit's master. Other ranks' shards of replicated weights may still be old.
   void round(int unit) const;
   /// Compares the copy of a unit that is gathered and held.

@@ -1,0 +1,199 @@
+// SPDX-FileCopyrightText: The KoZeRO authors
+// SPDX-License-Identifier: Apache-2.0
+// test_adapters.cpp: runs that train adapters: one outcome on any number of ranks in every stage, a base that keeps its
+// bits and has no gradient, optimizer state, master or place in files, and checkpoints that go on under other layouts.
+#include <catch2/catch_test_macros.hpp>
+#include <optional>
+
+#include "groups.hpp"
+#include "io/checkpoint/checkpoint.hpp"
+#include "io/checkpoint/inspection.hpp"
+#include "shared_folder.hpp"
+#include "tiny_run.hpp"
+
+using namespace kozero;
+using tests::TinyResult;
+using tests::TinyRun;
+using tests::TinyTraining;
+
+namespace {
+
+struct Case {
+  const char* name;
+  TinyRun run;
+};
+
+TinyRun run_of(model::Config config, model::Lora lora, Precision precision = Precision::f32) {
+  config.lora = std::move(lora);
+  TinyRun run{.model = std::move(config), .precision = precision, .micro_batch = 2, .global_batch = 9};
+  if (precision == Precision::fp16) run.loss_scaler = train::LossScaler::fixed(0x1p10);
+  return run;
+}
+
+std::vector<Case> cases() {
+  model::Config deep = tests::tiny_qwen3();
+  deep.layers = 4;
+  model::Config tied = tests::in_blocks(tests::tiny_llama(), 8);
+  tied.tie_embeddings = true;
+  return {{"gpt2", run_of(tests::tiny_gpt2(), {.rank = 2})},
+          {"a vocabulary in blocks, dropout", run_of(tied, {.rank = 3, .dropout = 0.2F})},
+          {"qwen2 in bf16", run_of(tests::tiny_qwen2(), {.rank = 2, .rslora = true}, Precision::bf16)},
+          {"qwen3 in fp16, the upper half",
+           run_of(deep, {.rank = 2, .targets = {"layers.2.*", "3.mlp.*"}}, Precision::fp16)}};
+}
+
+/// The results of a run, which are the same on any number of ranks.
+struct Outcome {
+  std::vector<double> losses, norms;
+  std::string weights;
+  bool operator==(const Outcome&) const = default;
+};
+
+Outcome outcome_of(const TinyRun& run, const distributed::Mesh& mesh) {
+  MemoryLedger ledger;
+  TinyTraining training(run, mesh, ledger);
+  const TinyResult result = training.result();
+  return {result.losses, result.norms, training.all_weights()};
+}
+
+/// A hash of the base as the model reads it.
+std::uint64_t base_bits(TinyTraining& training) {
+  std::uint64_t hash = 0;
+  training.with_state([&](auto& state) {
+    const auto& table = training.engine().parameters();
+    for (int unit = 0; unit < table.num_units(); ++unit) {
+      if (!table.unit(unit).is_base) continue;
+      const auto weights = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), state.acquire(unit));
+      for (std::size_t i = 0; i < weights.extent(0); ++i) {
+        hash = hash * 31 + std::bit_cast<std::uint32_t>(static_cast<float>(weights(i)));
+      }
+      state.release(unit);
+    }
+  });
+  return hash;
+}
+
+}  // namespace
+
+TEST_CASE("adapters: one outcome on 1 to 4 ranks, in every stage, in groups, recomputed, in buckets, on a disk") {
+  int number = 0;
+  for (const auto& [name, of_case] : cases()) {
+    TinyRun run = of_case;
+    std::optional<Outcome> first;
+    ++number;
+    for (const int num_ranks : tests::group_sizes()) {
+      for (run.stage = 0; run.stage <= 3; ++run.stage) {
+        const bool is_reference = num_ranks == 1 && run.stage == 0;
+        if (!is_reference && (number + num_ranks + run.stage) % 2 > 0) continue;
+        const int turn = 5 * number + 3 * num_ranks + run.stage;
+        const int of_group = num_ranks == 4 && run.stage > 0 && number % 3 > 0 ? 2 : num_ranks;
+        run.recompute = {turn / 2 % 4, turn % 3 == 0};
+        run.prefetch_units = turn % 3;
+        run.overlap = turn % 5 > 0;
+        run.check_every = turn / 2 % 2;
+        run.model.blocks_in_unit = turn / 2 % 4 == 2 ? 2 : 1;
+        run.offload = {};
+        if (num_ranks == 2) {
+          const auto kind = number % 3 == 0 ? tests::Kind::host : tests::Kind::disk;
+          run.offload = tests::offloaded_to(kind, run.stage == 3);
+        }
+        tests::on_first_mesh(
+            num_ranks, of_group, turn / 2 % 2 == 0 ? "shm" : "mpi", [&](distributed::MeshCommunicators& mesh) {
+              const Outcome outcome = outcome_of(run, mesh.mesh());
+              if (!first) first = outcome;
+              INFO(name << ", stage " << run.stage << ", " << num_ranks << " ranks in groups of " << of_group);
+              CHECK(outcome == *first);
+              CHECK(outcome.norms.front() > 0.0);
+            });
+      }
+    }
+  }
+}
+
+TEST_CASE("the base keeps its bits and takes only its own memory: no gradient, state, master or file") {
+  for (auto& [name, run] : cases()) {
+    INFO(name);
+    TinyRun each = run;
+    tests::on_first_ranks(2, "shm", [&](distributed::Communicator& comm) {
+      for (each.stage = 0; each.stage <= 3; ++each.stage) {
+        MemoryLedger ledger;
+        TinyTraining training(each, comm, ledger);
+        const std::uint64_t before = base_bits(training);
+        training.result();
+        CHECK(base_bits(training) == before);
+        const ParameterTable trained = training.engine().parameters().without_base();
+        const std::int64_t owners = each.stage == 0 ? 1 : 2;
+        const std::int64_t arrays = each.precision == Precision::f32 ? 2 : 3;  // moments, and the master
+        CHECK(ledger.bytes(Memory::optimizer) <= arrays * 4 * (trained.extent() / owners + 64 * trained.num_units()));
+        CHECK(ledger.bytes(Memory::gradients) <= 2 * 4 * trained.extent());
+      }
+    });
+  }
+}
+
+TEST_CASE("a checkpoint of adapters holds nothing of the base, and goes on with other ranks and stages") {
+  const tests::SharedFolder folder;
+  int number = 0;
+  for (const auto& [name, of_case] : cases()) {
+    INFO(name);
+    TinyRun run = of_case;
+    run.steps = 4;
+    const std::string saved = folder / std::to_string(++number);
+    std::optional<Outcome> whole;
+    tests::on_first_ranks(1, "self", [&](distributed::Communicator& comm) { whole = outcome_of(run, comm); });
+    run.stage = 3;
+    run.staged = number % 2 == 0;
+    tests::on_first_ranks(3, "mpi", [&](distributed::Communicator& comm) {
+      MemoryLedger ledger;
+      TinyTraining training(run, comm, ledger);
+      training.result_of_steps(1, 2);
+      train::save_checkpoint(saved, training.engine(),
+                             {.step = 2, .tokens = 70, .model = "{}", .base = "b", .tokenizer = "none"});
+    });
+    if (test::world_rank() == 0) {
+      std::size_t tensors = 0;
+      for (const auto& tensor : io::list_tensors(io::Hdf5File(saved + "/state.h5", io::Hdf5Access::read))) {
+        CHECK(tensor.name.find(".lora_") != std::string::npos);
+        ++tensors;
+      }
+      const auto network = model::make_model<float>(run.model);
+      std::size_t adapters = 0;
+      for (const auto& tensor : network->parameters().tensors()) {
+        adapters += tensor.name.find(".lora_") != std::string::npos ? 1 : 0;
+      }
+      CHECK(tensors == 3 * adapters);
+      CHECK(io::read_manifest(saved).record.base == "b");
+    }
+    run.stage = 1;
+    tests::on_first_ranks(2, "shm", [&](distributed::Communicator& comm) {
+      MemoryLedger ledger;
+      TinyTraining training(run, comm, ledger);
+      CHECK(train::load_state(saved + "/state.h5", training.engine(), comm).empty());
+      const TinyResult part = training.result_of_steps(3, 4);
+      const std::string weights = training.all_weights();
+      if (comm.rank() > 0) return;
+      CHECK(std::equal(part.losses.begin(), part.losses.end(), whole->losses.begin() + 2));
+      CHECK(std::equal(part.norms.begin(), part.norms.end(), whole->norms.begin() + 2));
+      CHECK(weights == whole->weights);
+    });
+  }
+}
+
+TEST_CASE("the base's identity is that of its values: the same on any ranks, in every stage and precision") {
+  std::optional<std::string> first;
+  const model::Lora lora{.rank = 2};
+  for (const Precision precision : {Precision::f32, Precision::bf16}) {
+    for (const int num_ranks : tests::group_sizes()) {
+      TinyRun run = run_of(tests::tiny_llama(), lora, precision);
+      run.stage = num_ranks % 4;
+      tests::on_first_ranks(num_ranks, "mpi", [&](distributed::Communicator& comm) {
+        MemoryLedger ledger;
+        TinyTraining training(run, comm, ledger);
+        const std::string identity = train::initialize_base(3, training.engine());
+        if (!first) first = identity;
+        CHECK(identity == *first);
+        CHECK(train::initialize_base(4, training.engine()) != *first);
+      });
+    }
+  }
+}
