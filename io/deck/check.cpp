@@ -161,6 +161,10 @@ void check_lora(const Deck& deck) {
     if (has_adapters || !deck.is_set(key) || holds_default(deck, *find_row(key))) continue;
     refuse_value(deck, key, "nothing reads it without model.lora.rank; accepted there: integer >= 1");
   }
+  if (!has_adapters && deck.model.base_dtype != "none") {
+    refuse_value(deck, "model.base_dtype",
+                 "only the base of adapters is quantized; accepted there: none, or a model.lora.rank");
+  }
   if (!has_adapters || deck.optim.freeze.empty()) return;
   refuse_value(deck, "optim.freeze",
                "with model.lora.rank only adapters are trained; model.lora.targets says beside which linear maps");

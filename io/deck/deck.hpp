@@ -111,6 +111,7 @@ struct ModelKeys {
   bool qk_norm = false;
   double norm_eps = 1e-5;
   std::string init = "random";
+  std::string base_dtype = "none";
   LoraKeys lora;
 };
 

@@ -170,6 +170,9 @@ std::vector<DeckRow> model_rows() {
       {"model.init", kModel<&K::init>,
        text("random | path of a run, a checkpoint, a weights file or a Hugging Face folder"),
        "initial weights; a path fine-tunes: model and tokenizer keys that the deck leaves out are read from there"},
+      bits({"model.base_dtype", kModel<&K::base_dtype>, words({"none", "int8", "nf4"}),
+            "with model.lora: matrices of the frozen base in 8 or 4 bits per weight, in blocks of 64; none: in "
+            "train.precision's type"}),
   };
 }
 

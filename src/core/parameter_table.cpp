@@ -179,6 +179,10 @@ ParameterTable ParameterTable::without_base() const {
   return without([](const Unit& unit) { return unit.is_base; });
 }
 
+ParameterTable ParameterTable::base() const {
+  return without([](const Unit& unit) { return !unit.is_base; });
+}
+
 ShardLayout::ShardLayout(const ParameterTable& table, int num_ranks, int rank) {
   for (int unit = 0; unit < table.num_units(); ++unit) {
     const Partition& partition = partitions_.emplace_back(table.unit(unit).extent, num_ranks);

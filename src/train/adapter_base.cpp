@@ -21,25 +21,33 @@ void AdapterBase::fill(const Values& values, std::int64_t most) {
   std::vector<float> memory;
   for (const UnitRange& shard : layout_.shards()) {
     if (!table_.unit(shard.unit).is_base) continue;
-    std::int64_t first = 0;
+    const UnitRange wanted = evaluator_.range_to_put(shard.unit);
+    const bool has_more = wanted.extent > 0;
+    std::int64_t begin = has_more ? std::min(shard.begin, wanted.begin) : shard.begin;
+    const std::int64_t end = std::max(shard.begin + shard.extent, has_more ? wanted.begin + wanted.extent : 0);
     do {
-      memory.resize(static_cast<std::size_t>(std::min(most, shard.extent - first)));
-      const io::RangeValues<float> piece{shard.unit, shard.begin + first, {memory.data(), memory.size()}};
+      memory.resize(static_cast<std::size_t>(std::min(most, end - begin)));
+      const io::RangeValues<float> piece{shard.unit, begin, {memory.data(), memory.size()}};
       values(piece);
-      put(piece);
-      first += std::max<std::int64_t>(std::ssize(memory), 1);
-    } while (first < shard.extent);
+      evaluator_.put(piece.unit, piece.begin, piece.values);
+      add_hashes(piece);
+      begin += std::max<std::int64_t>(std::ssize(memory), 1);
+    } while (begin < end);
   }
 }
 
-void AdapterBase::put(const io::RangeValues<float>& piece) {
-  const HostVector<const float> values = piece.values;
-  evaluator_.put(piece.unit, piece.begin, values);
+void AdapterBase::add_hashes(const io::RangeValues<float>& piece) {
+  const UnitRange& shard = layout_.shard(piece.unit);
+  const std::int64_t begin = std::max(piece.begin, shard.begin);
+  const std::int64_t end =
+      std::min(piece.begin + static_cast<std::int64_t>(piece.values.extent(0)), shard.begin + shard.extent);
+  if (begin >= end) return;
+  const HostVector<const float> mine = slice(piece.values, begin - piece.begin, end - begin);
   for (const Parameter& row : table_.rows_of(piece.unit)) {
-    const TensorPart part = row.part_in(piece.begin, static_cast<std::int64_t>(values.extent(0)));
+    const TensorPart part = row.part_in(begin, end - begin);
     if (part.extent == 0) continue;
     hashes_[static_cast<std::size_t>(row.tensor)] +=
-        kernels::bit_hash(Host(), slice(values, part.begin, part.extent), part.first);
+        kernels::bit_hash(Host(), slice(mine, part.begin, part.extent), part.first);
   }
 }
 

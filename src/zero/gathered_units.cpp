@@ -16,7 +16,7 @@ UnitOrder::UnitOrder(const ParameterTable& table, int held) {
   std::vector<int> blocks;
   std::vector<int> vocabulary;  // blocks of the vocabulary that the head reads
   const auto add = [&](int unit) {
-    order_.push_back(unit);
+    if (table.unit(unit).extent > 0) order_.push_back(unit);
     if (const int adapters = table.adapters_of(unit); adapters >= 0) order_.push_back(adapters);
   };
   for (int unit = 0; unit < table.num_units(); ++unit) {

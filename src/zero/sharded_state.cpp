@@ -24,7 +24,8 @@ ShardedState<Scalar>::ShardedState(const ParameterTable& table, const distribute
                                    MemoryLedger& ledger, StateMemory memory)
     : table_(table),
       row_(placement_row(config.stage)),
-      weights_(table, mesh, placements_of(row_), ledger, {config.prefetch_units, config.units_held}, memory) {
+      weights_(table, mesh, placements_of(row_), ledger, {config.prefetch_units, config.units_held}, memory,
+               config.base) {
   if (!config.trains) return;
   gradients_.emplace(table, mesh, row_.gradients, config.accumulation, config.micro_steps, ledger, config.overlap);
   const auto& master = weights_.master();

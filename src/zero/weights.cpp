@@ -52,9 +52,10 @@ std::vector<std::uint64_t> tensor_hashes(const ParameterTable& table,
 
 template <class Scalar>
 Weights<Scalar>::Weights(const ParameterTable& table, const distributed::Mesh& mesh, WeightPlacements placements,
-                         MemoryLedger& ledger, GatherOrder order, StateMemory memory)
+                         MemoryLedger& ledger, GatherOrder order, StateMemory memory, BaseType base)
     : table_(table),
-      stored_(table, mesh, placements.stored,
+      is_quantized_(table.has_adapters() && base != BaseType::as_weights),
+      stored_(is_quantized_ ? table.without_base() : table, mesh, placements.stored,
               {Memory::parameters, "weights", memory.parameters != nullptr ? memory.parameters : &mesh.group()},
               ledger),
       stored_shards_(stored_.viewed_as(Placement::sharded)),
@@ -63,7 +64,9 @@ Weights<Scalar>::Weights(const ParameterTable& table, const distributed::Mesh& m
     master_.emplace(table.without_base(), mesh, placements.master,
                     Storage{Memory::optimizer, "master weights", memory.optimizer}, ledger);
   }
-  if (stored_.placement() == Placement::sharded) gathered_.emplace(table, stored_, order, ledger);
+  if (stored_.placement() == Placement::sharded)
+    gathered_.emplace(is_quantized_ ? table.without_base() : table, stored_, order, ledger);
+  if (is_quantized_) quantized_.emplace(table, base, mesh, placements.stored, ledger, order, memory.parameters);
   if (memory.parameters != nullptr && memory.parameters->kind() == MemorySource::Kind::disk) {
     std::int64_t largest = 0;
     for (const UnitRange& shard : stored_.layout().shards()) largest = std::max(largest, shard.extent);
@@ -75,16 +78,20 @@ Weights<Scalar>::Weights(const ParameterTable& table, const distributed::Mesh& m
 template <class Scalar>
 Vector<const Scalar> Weights<Scalar>::acquire(int unit) {
   require(!held_[at(unit)], "unit " + table_.unit(unit).name + " is acquired twice");
-  const Vector<const Scalar> all = gathered_ ? gathered_->acquire(unit) : stored_.full(unit);
   held_[at(unit)] = true;
-  return all;
+  if (is_quantized(unit)) {
+    if (unit == 0 && gathered_) gathered_->begin_pass();
+    return quantized_->acquire(unit);
+  }
+  return gathered_ ? gathered_->acquire(unit) : stored_.full(unit);
 }
 
 template <class Scalar>
 void Weights<Scalar>::release(int unit) {
   require(held_[at(unit)], "unit " + table_.unit(unit).name + " is released without acquire");
-  if (!owners_.empty() && wrong_copy_.empty()) check_copy(unit);
   held_[at(unit)] = false;
+  if (is_quantized(unit)) return quantized_->release(unit);
+  if (!owners_.empty() && wrong_copy_.empty()) check_copy(unit);
   if (gathered_) gathered_->release(unit);
 }
 
@@ -113,6 +120,7 @@ void Weights<Scalar>::round(int unit) const {
 
 template <class Scalar>
 void Weights<Scalar>::put(int unit, std::int64_t begin, const HostVector<const float>& values) const {
+  if (is_quantized(unit)) return quantized_->put(unit, begin, values);
   const auto copy = [&](const auto& whole) {
     const std::int64_t first = begin - stored_.layout().shard(unit).begin;
     const auto shard = slice(whole, first, static_cast<std::int64_t>(values.extent(0)));
@@ -129,6 +137,11 @@ void Weights<Scalar>::put(int unit, std::int64_t begin, const HostVector<const f
 }
 
 template <class Scalar>
+UnitRange Weights<Scalar>::range_to_put(int unit) const {
+  return is_quantized(unit) ? quantized_->range_to_put(unit) : stored_.layout().shard(unit);
+}
+
+template <class Scalar>
 void Weights<Scalar>::wait_until_reusable() {
   if (gathered_) gathered_->wait_until_reusable();
 }
@@ -139,11 +152,12 @@ void Weights<Scalar>::publish() {
   std::vector<int> gathered;  // as master weights, whose values every rank rounds for itself
   std::vector<int> shared;
   for (int unit = 0; unit < table_.num_units(); ++unit) {
-    (gathers_master && is_in_master(unit) ? gathered : shared).push_back(unit);
+    if (!is_quantized(unit)) (gathers_master && is_in_master(unit) ? gathered : shared).push_back(unit);
   }
   if (gathers_master) redistribute_units(master().viewed_as(Placement::sharded), master(), gathered);
   for (int unit = 0; unit < table_.num_units(); ++unit) round(unit);
   if (!shared.empty()) share(shared);
+  if (quantized_) quantized_->publish();
 }
 
 template <class Scalar>
@@ -158,6 +172,9 @@ std::vector<RestingArray> Weights<Scalar>::at_rest() const {
   std::vector<RestingArray> arrays;
   for (int unit = 0; unit < table_.num_units(); ++unit) {
     arrays.push_back({kWeightsName, unit, words_of(stored_.local(unit)), replicated(stored_)});
+    if (is_quantized(unit)) {
+      arrays.push_back({"quantized weights", unit, words_of(quantized_->words(unit)), quantized_->is_replicated()});
+    }
     if (master_ && is_in_master(unit))
       arrays.push_back({"master weights", unit, words_of(master_->local(unit)), replicated(*master_)});
   }

@@ -4,6 +4,7 @@
 // end after each save gives the bits of an uninterrupted run on one rank: losses, norms, weights, moments (through the
 // weights), loss scale, evaluation, and sums of addends of arbitrary bits.
 //   KOZERO_DECKS=200 mpiexec -n 4 test_random_decks      200 decks (`--target random_decks`); default: a fixed sample
+#include <array>
 #include <bit>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdlib>
@@ -149,7 +150,10 @@ RandomDeck random_deck(std::uint64_t number) {
     deck.legs.push_back(leg);
   }
   run.model.lora = random_lora(Draws(number + (std::uint64_t{5} << 32U)), run.model.arch);
-  if (run.model.lora.rank == 0) {
+  if (run.model.lora.rank > 0) {
+    constexpr std::array kTypes = {BaseType::as_weights, BaseType::int8, BaseType::nf4};
+    run.base = kTypes[static_cast<std::size_t>(Draws(number + (std::uint64_t{6} << 32U)).between(0, 2))];
+  } else {
     run.model.freeze = random_freeze(Draws(number + (std::uint64_t{1} << 32U)), run.model.arch);
   }
   run.masks_documents = Draws(number + (std::uint64_t{2} << 32U)).coin();
@@ -173,7 +177,10 @@ std::string described(const RandomDeck& deck) {
   }
   if (model.lora.rank > 0) {
     text += ", adapters of rank " + std::to_string(model.lora.rank) + " beside " + model.lora.targets.front() +
-            (model.lora.dropout > 0.0F ? " with dropout" : "");
+            (model.lora.dropout > 0.0F ? " with dropout" : "") +
+            (deck.run.base == BaseType::as_weights ? ""
+             : deck.run.base == BaseType::int8     ? ", int8"
+                                                   : ", nf4");
   }
   for (const std::string& pattern : model.freeze) text += ", frozen " + pattern;
   for (const Leg& leg : deck.legs) {

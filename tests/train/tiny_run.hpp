@@ -89,6 +89,7 @@ inline train::Offload offloaded_to(Kind kind, bool parameters, std::int64_t byte
 struct TinyRun {
   model::Config model;
   Precision precision = Precision::f32;
+  BaseType base = BaseType::as_weights;  ///< of adapters
   int stage = 0;
   zero::Accumulation accumulation = zero::Accumulation::ordered;
   int micro_steps = 1;           ///< with micro_batch 0: on the run's number of ranks
@@ -165,6 +166,7 @@ class TinyTraining {
     const auto micro_steps = static_cast<int>(ceil_div(ceil_div(run.global_batch, micro_batch), num_ranks));
     settings.batch = {.global_batch = run.global_batch, .micro_batch = micro_batch, .micro_steps = micro_steps};
     settings.zero = {run.stage, run.accumulation, micro_steps, run.overlap, run.prefetch_units};
+    settings.zero.base = run.base;
     settings.optim = {.kind = run.optimizer, .weight_decay = run.weight_decay, .momentum = run.momentum};
     settings.staged = run.staged;
     settings.step.seq = run.model.seq;

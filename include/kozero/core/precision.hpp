@@ -108,6 +108,9 @@ namespace kozero {
 
 enum class Precision { f32, bf16, fp16 };
 
+/// How the frozen base of adapters is stored: as the other weights, or quantized (kernels/ops/quantize.hpp).
+enum class BaseType { as_weights, int8, nf4 };
+
 /// Whether weights of this type are rounded from a separate float master.
 template <class Scalar>
 inline constexpr bool has_master = !std::is_same_v<Scalar, float>;

@@ -22,14 +22,15 @@ class AdapterBase {
 
   /// Sets a piece's values: its memory is to be filled with the unit's elements from `begin` on, pads with zeros.
   using Values = std::function<void(const io::RangeValues<float>& piece)>;
-  /// Calls values for the shard of each unit of the base, in the order of units, in pieces of at most `most` elements.
-  /// A shard without elements is one piece.
+  /// Calls values for the shard of each unit of the base (a quantized one needs somewhat more), in the order of units,
+  /// in pieces of at most `most` elements, a multiple of 64. A shard without elements is one piece.
   void fill(const Values& values, std::int64_t most);
   /// After fill() on all ranks: the base as the model reads it. Returns its identity. Collective.
   std::string publish();
 
  private:
-  void put(const io::RangeValues<float>& piece);
+  /// Adds the hashes of the piece's elements that are in this rank's shard.
+  void add_hashes(const io::RangeValues<float>& piece);
 
   Evaluator& evaluator_;
   const ParameterTable& table_;

@@ -65,10 +65,12 @@ constexpr std::uint64_t collectives_under_way(int prefetch_units) {
 template <class Scalar>
 class GatheredUnits {
  public:
-  /// `shards` outlive this object.
+  /// `shards` outlive this object. Units without elements are never acquired.
   GatheredUnits(const ParameterTable& table, const distributed::DistributedArray<Scalar>& shards, GatherOrder order,
                 MemoryLedger& ledger);
 
+  /// The next unit is the pass's first; acquire(0) does the same.
+  void begin_pass();
   /// All elements of the unit. Throws Error(internal) if another unit holds its buffer.
   Vector<const Scalar> acquire(int unit);
   void release(int unit);
@@ -88,10 +90,9 @@ class GatheredUnits {
   void start(int unit);
   /// For shards on a disk: starts to read the unit's shard, which will be gathered soon.
   void expect(int unit) const;
-  void begin_pass();
   void start_ahead();
 
-  const ParameterTable& table_;
+  ParameterTable table_;
   const distributed::DistributedArray<Scalar>& shards_;
   distributed::DistributedArray<Scalar> whole_;  // in a few buffers
   int ahead_;

@@ -24,7 +24,8 @@ struct Config {
   bool overlap = true;     ///< a unit's reduction runs while the next unit computes
   int prefetch_units = 1;  ///< units gathered ahead if parameters are sharded
   int units_held = 1;      ///< units of blocks that backward holds at once, in groups counted from the first
-  bool trains = true;      ///< false: only weights, for evaluation and generation
+  BaseType base = BaseType::as_weights;
+  bool trains = true;  ///< false: only weights, for evaluation and generation
 };
 
 /// The elements of a unit that this rank updates: its shard, or the whole unit if the optimizer state is replicated.

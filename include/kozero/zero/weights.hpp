@@ -20,6 +20,7 @@
 #include <kozero/distributed/distributed_array.hpp>
 #include <kozero/zero/gathered_units.hpp>
 #include <kozero/zero/placement_row.hpp>
+#include <kozero/zero/quantized_base.hpp>
 
 namespace kozero::zero {
 
@@ -62,7 +63,7 @@ class Weights {
   /// Takes memory from `ledger`, or from `memory`, which outlives the weights. `order` is used for sharded weights
   /// only.
   Weights(const ParameterTable& table, const distributed::Mesh& mesh, WeightPlacements placements, MemoryLedger& ledger,
-          GatherOrder order = {}, StateMemory memory = {});
+          GatherOrder order = {}, StateMemory memory = {}, BaseType base = BaseType::as_weights);
   Weights(const Weights&) = delete;  // gathered_ refers to stored_
   Weights& operator=(const Weights&) = delete;
 
@@ -80,6 +81,8 @@ class Weights {
   /// Sets the unit's elements from `begin` on, all in this rank's shard, before publish(): in the master, or for a unit
   /// without one in the array that the model reads, rounded.
   void put(int unit, std::int64_t begin, const HostVector<const float>& values) const;
+  /// The unit's elements that put() needs on this rank: its shard, or somewhat more of a quantized base.
+  [[nodiscard]] UnitRange range_to_put(int unit) const;
 
   /// Returns when no peer reads this rank's shards any more, so that they may change.
   void wait_until_reusable();
@@ -101,19 +104,24 @@ class Weights {
 
  private:
   /// Whether the unit's values are in the master.
-  [[nodiscard]] bool is_in_master(int unit) const { return !has_master<Scalar> || !table_.unit(unit).is_base; }
+  [[nodiscard]] bool is_in_master(int unit) const {
+    return (!has_master<Scalar> && !is_quantized_) || !table_.unit(unit).is_base;
+  }
+  [[nodiscard]] bool is_quantized(int unit) const { return is_quantized_ && table_.unit(unit).is_base; }
   /// Rounds this rank's part of a unit's master. Other ranks' shards of replicated weights may still be old.
   void round(int unit) const;
   /// Compares the copy of a unit that is gathered and held.
   void check_copy(int unit);
 
   const ParameterTable& table_;
+  bool is_quantized_;  // the base, whose units have no elements in stored_
   distributed::DistributedArray<Scalar> stored_;
   distributed::DistributedArray<Scalar> stored_shards_;         // a view of stored_
   std::optional<distributed::DistributedArray<float>> master_;  // empty in f32
   std::optional<GatheredUnits<Scalar>> gathered_;               // sharded only
-  std::vector<bool> held_;                                      // by unit
-  std::vector<std::uint64_t> owners_;                           // hashes of shards, while copies are watched
+  std::optional<QuantizedBase<Scalar>> quantized_;
+  std::vector<bool> held_;             // by unit
+  std::vector<std::uint64_t> owners_;  // hashes of shards, while copies are watched
   std::string wrong_copy_;
 };
 
