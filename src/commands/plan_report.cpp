@@ -268,18 +268,20 @@ nlohmann::ordered_json fit_json(const PlannedRanks& ranks, const io::Deck& deck,
   return one;
 }
 
-/// What optim.freeze saves; "" if every tensor is trained.
+/// What optim.freeze or adapters save; "" if every tensor is trained.
 std::string frozen_text(const io::Deck& deck, const PlannedRanks& ranks) {
   const plan::MemoryPlan& plan = ranks.plans.at(static_cast<std::size_t>(deck.zero.stage));
   if (plan.num_trainable == plan.num_parameters) return "";
   io::Deck unfrozen = deck;
   unfrozen.optim.freeze.clear();
+  unfrozen.model.lora = {};
+  unfrozen.model.base_dtype = "none";
   const auto without = plan::plans_of_all_stages(unfrozen, ranks.backend, ranks.count, data::vocab_of(deck));
   const std::int64_t total = without.at(static_cast<std::size_t>(deck.zero.stage)).total();
   const plan::SizeUnit unit = plan::unit_of(ranks.plans);
-  return fmt::format("optim.freeze leaves {} parameters to train and saves {:.{}f} {} in stage {}\n\n",
-                     plan.num_trainable, static_cast<double>(total - plan.total()) / unit.bytes, unit.digits, unit.name,
-                     deck.zero.stage);
+  return fmt::format("{} leaves {} parameters to train and saves {:.{}f} {} in stage {}\n\n",
+                     deck.model.lora.rank > 0 ? "model.lora" : "optim.freeze", plan.num_trainable,
+                     static_cast<double>(total - plan.total()) / unit.bytes, unit.digits, unit.name, deck.zero.stage);
 }
 
 }  // namespace

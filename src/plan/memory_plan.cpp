@@ -13,7 +13,7 @@
 #include <kozero/distributed/make_communicator.hpp>
 #include <kozero/plan/memory_plan.hpp>
 #include <kozero/train/settings.hpp>
-#include <kozero/zero/gathered_units.hpp>
+#include <kozero/zero/quantized_base.hpp>
 #include "io/deck/schema.hpp"
 
 namespace kozero::plan {
@@ -32,28 +32,17 @@ std::vector<double> each(const std::vector<MemoryPlan>& plans, const Value& valu
   return values;
 }
 
-struct Gathers {
-  std::int64_t elements = 0;
-  std::int64_t calls = 0;
-};
-
-/// Elements and calls of a step's all-gathers in stage 3.
-Gathers gathers_in_stage_3(const train::Settings& settings, const ParameterTable& table) {
-  const std::int64_t micro_steps = settings.batch.micro_steps;
-  const int held = train::units_held(settings);
-  const SlotBuffers buffers(table, settings.zero.prefetch_units, held);
-  std::vector<int> occupants(buffers.buffers().size(), -1);
-  Gathers gathers;
-  const auto read = [&](int unit) {
-    if (std::exchange(occupants[buffers.of(unit)], unit) == unit) return;
-    gathers.elements += table.unit(unit).extent;
-    ++gathers.calls;
-  };
-  const zero::UnitOrder order(table, held);
-  for (std::int64_t micro_step = 0; micro_step < micro_steps; ++micro_step) {
-    for (const int unit : order.all()) read(unit);
+/// Bytes of the base of adapters in one copy; 0 without adapters.
+std::int64_t bytes_of_base(const train::Settings& settings, const ParameterTable& table) {
+  if (!table.has_adapters()) return 0;
+  if (settings.zero.base == BaseType::as_weights) {
+    return (table.num_parameters() - table.num_trainable()) * parameter_bytes(settings.precision).stored;
   }
-  return gathers;
+  std::int64_t bytes = 0;
+  for (int unit = 0; unit < table.num_units(); ++unit) {
+    if (table.unit(unit).is_base) bytes += zero::bytes_of_words(table, unit, settings.zero.base);
+  }
+  return bytes;
 }
 
 MemoryPlan plan_in_stage(io::Deck deck, int stage, const std::string& backend, int num_ranks, std::int64_t data_vocab) {
@@ -170,38 +159,6 @@ DeviceAndHost MemoryPlan::needed() const {
   return {total() - of(Memory::staging), of(Memory::staging)};
 }
 
-BytesSent bytes_sent(const train::Settings& settings, const ParameterTable& table, int num_ranks) {
-  const std::int64_t micro_steps = settings.batch.micro_steps;
-  const auto stored = static_cast<std::int64_t>(parameter_bytes(settings.precision).stored);
-  const bool is_local = settings.zero.accumulation == zero::Accumulation::local;
-  Gathers updated;  // weights, or gradients in stage 0
-  std::int64_t addends = 0;
-  std::int64_t reductions = 0;
-  for (const Unit& unit : table.units()) {
-    if (!unit.trainable) continue;
-    updated.elements += unit.extent;
-    ++updated.calls;
-    const int sums = unit.vocabulary == VocabularyUse::both ? 2 : 1;
-    addends += sums * unit.extent;
-    reductions += sums;
-  }
-  const std::int64_t times = is_local ? 1 : micro_steps;
-  const std::int64_t reduced = times * addends * 4;
-  const Gathers gathers = settings.zero.stage == 3 ? gathers_in_stage_3(settings, table) : updated;
-  const std::int64_t gathered_bytes =
-      gathers.elements * (settings.zero.stage == 0 ? 4 : stored);  // stage 0 gathers gradients
-  const std::int64_t group = settings.ranks_per_group;
-  const std::int64_t groups = num_ranks / group;
-  const std::int64_t to_replicas = (groups - 1) * updated.elements * 4 / num_ranks;
-  const std::int64_t reduced_across = reduced * (groups - 1) / groups;
-  const std::int64_t gathered = gathered_bytes / group * (group - 1);
-  return {.all = reduced / num_ranks * (num_ranks - 1) + gathered + to_replicas,
-          .across = reduced_across + to_replicas,
-          .gathered = gathered,
-          .calls = times * reductions + gathers.calls,
-          .gathers = gathers.calls};
-}
-
 MemoryPlan memory_plan(const train::Settings& settings, const std::string& backend, int num_ranks) {
   MemoryLedger ledger(MemoryLedger::Mode::plan);
   const auto mesh = distributed::make_planned_mesh(backend, num_ranks, settings.ranks_per_group, ledger, settings.comm);
@@ -214,6 +171,7 @@ MemoryPlan memory_plan(const train::Settings& settings, const std::string& backe
   plan.micro_batch = settings.batch.micro_batch;
   plan.num_parameters = engine->parameters().num_parameters();
   plan.num_trainable = engine->parameters().num_trainable();
+  plan.base_bytes = bytes_of_base(settings, engine->parameters());
   plan.num_states = optim::num_states(settings.optim.kind);
   for (std::size_t i = 0; i < plan.bytes.size(); ++i) plan.bytes[i] = ledger.bytes(static_cast<Memory>(i));
   plan.lines = ledger.lines();
@@ -230,14 +188,15 @@ PlannedEngine::PlannedEngine(train::Settings settings)
 }
 
 double model_state_bytes(const MemoryPlan& plan) {
-  const auto all = static_cast<double>(plan.num_parameters);
   const auto trained = static_cast<double>(plan.num_trainable);
+  const double all = plan.base_bytes > 0 ? trained : static_cast<double>(plan.num_parameters);
   const zero::PlacementRow row = zero::placement_row(plan.stage);
   const auto held = [&](double elements, distributed::Placement placement) {
     return placement == distributed::Placement::sharded ? elements / plan.ranks_per_group : elements;
   };
   const ParameterBytes bytes = parameter_bytes(plan.precision);
-  return static_cast<double>(bytes.stored) * held(all, row.parameters) + 4.0 * held(trained, row.gradients) +
+  return held(static_cast<double>(plan.base_bytes), row.parameters) +
+         static_cast<double>(bytes.stored) * held(all, row.parameters) + 4.0 * held(trained, row.gradients) +
          4.0 * plan.num_states * held(trained, row.optimizer) +
          static_cast<double>(bytes.master) * held(all, row.optimizer);
 }

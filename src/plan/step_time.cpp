@@ -82,6 +82,7 @@ constexpr std::array kGpus = {Gpu{"a100", "A100", 2.04e12, 300e9, kPcie4, kDdr4,
                               Gpu{"h200", "H200", 4.8e12, 450e9, kPcie5, kDdr5, 141},
                               Gpu{"b200", "B200", 8.0e12, 900e9, kPcie5, kDdr5, 180},
                               Gpu{"l40s", "L40S", 0.864e12, kPcie4, kPcie4, kDdr4, 48},
+                              Gpu{"l40", "L40", 0.864e12, kPcie4, kPcie4, kDdr4, 48},
                               Gpu{"a6000", "RTX A6000", 0.768e12, kPcie4, kPcie4, kDdr4, 48},
                               Gpu{"rtx4090", "RTX 4090", 1.008e12, kPcie4, kPcie4, kDdr4, 24}};
 

@@ -104,10 +104,14 @@ std::string steps_text(const Banner& banner) {
 std::string frozen_line(const Banner& banner) {
   const std::int64_t all = banner.parameters.num_parameters();
   const std::int64_t trained = banner.parameters.num_trainable();
-  return trained == all ? ""
-                        : fmt::format("trained      {:.2f} M of {:.2f} M parameters; frozen: {}",
-                                      static_cast<double>(trained) / 1e6, static_cast<double>(all) / 1e6,
-                                      io::joined(banner.deck.optim.freeze));
+  if (trained == all) return "";
+  const model::Lora& lora = banner.settings.model.lora;
+  const std::string& base = banner.deck.model.base_dtype;
+  return fmt::format("trained      {:.2f} M of {:.2f} M parameters; ", static_cast<double>(trained) / 1e6,
+                     static_cast<double>(all) / 1e6) +
+         (lora.rank == 0 ? "frozen: " + io::joined(banner.deck.optim.freeze)
+                         : fmt::format("adapters of rank {}, scaled by {:g}, of {}{}", lora.rank, lora.scale(),
+                                       io::joined(lora.targets), base == "none" ? "" : "; the base in " + base));
 }
 
 std::string multiplier_text(const Banner& banner) {

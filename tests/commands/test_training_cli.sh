@@ -266,7 +266,7 @@ plan_for_gpus() {
     "$kozero" plan 13b.toml --ranks 32 --device b200 --memory 80GB --json
   expect 0 '^rates: given: 180 TFLOP/s of products, 700 GB/s of memory, links of 25 GB/s$' "$kozero" plan 13b.toml \
     --ranks 32 --memory 48GB --rates 180,700,25
-  also '^note: 32 x 44.7 GiB are more than is free here, .*give --device: a100, h100, gh200, h200, b200, l40s, a6000, rtx4090$'
+  also '^note: 32 x 44.7 GiB are more than is free here, .*give --device: a100, h100, gh200, h200, b200, l40s, l40, a6000, rtx4090$'
   expect 2 '"180,700"; accepted: three numbers > 0, separated by commas' "$kozero" plan 13b.toml --rates 180,700
   expect 2 '"48"; accepted: a size from 1 B to .*, such as 48GB or 512MiB' "$kozero" plan 13b.toml --memory 48
   expect 2 '1.0 GiB leave nothing beside the reserve of 2.0 GiB; give more, or --reserve SIZE$' "$kozero" plan 13b.toml \

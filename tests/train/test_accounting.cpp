@@ -333,6 +333,45 @@ TEST_CASE("frozen units: bytes sent are planned exactly, and gradients and state
   }
 }
 
+TEST_CASE("adapters: bytes sent are planned exactly, and only they have gradients and states") {
+  const int num_ranks = tests::group_sizes().back();
+  for (const BaseType base : {BaseType::as_weights, BaseType::int8, BaseType::nf4}) {
+    for (const int stage : {0, 1, 2, 3}) {
+      for (const int prefetch_units : {0, 1, 2}) {
+        TinyRun run{.model = tests::tiny_gpt2(),
+                    .precision = Precision::bf16,
+                    .base = base,
+                    .stage = stage,
+                    .micro_steps = 2,
+                    .global_batch = 2 * num_ranks,
+                    .prefetch_units = prefetch_units};
+        run.model.layers = 5;
+        run.model.lora = {.rank = 2};
+        run.model.blocks_in_unit = prefetch_units == 2 ? 2 : 1;
+        run.recompute = {stage == 3 && prefetch_units == 1 ? 2 : 0};
+        const auto accounts = accounts_of(run, num_ranks);
+        if (!accounts.here) continue;
+        CAPTURE(stage, static_cast<int>(base), prefetch_units);
+        CHECK(std::abs(accounts.planned() - accounts.bytes_sent) < num_ranks * num_ranks);
+        const ParameterTable& table = accounts.table;
+        std::int64_t of_base = 0;
+        for (int unit = 0; unit < table.num_units(); ++unit) {
+          if (!table.unit(unit).is_base) continue;
+          of_base += base == BaseType::as_weights ? 2 * table.unit(unit).extent
+                                                  : 4 * zero::table_of_words(table, base).unit(unit).extent;
+        }
+        const std::int64_t trained = table.without_base().extent(), copies = num_ranks;
+        // The base and adapters in bf16; gradients, and in stages 0 and 1 sums of micro-steps; moments and the master.
+        const std::array<std::int64_t, 4> expected = {(of_base + 2 * trained) * copies + 4 * trained * (4 * copies + 1),
+                                                      (of_base + 2 * trained) * copies + 4 * trained * (copies + 4),
+                                                      (of_base + 2 * trained) * copies + 16 * trained,
+                                                      of_base + 2 * trained + 16 * trained};
+        CHECK(accounts.held == expected[static_cast<std::size_t>(stage)]);
+      }
+    }
+  }
+}
+
 TEST_CASE("parameters, gradients and optimizer state take the formula's bytes, pads apart") {
   for (const int num_ranks : tests::group_sizes()) {
     for (const int stage : {0, 1, 2, 3}) {

@@ -45,6 +45,7 @@ struct MemoryPlan {
   Precision precision = Precision::f32;
   std::int64_t num_parameters = 0;
   std::int64_t num_trainable = 0;  ///< parameters that are not frozen
+  std::int64_t base_bytes = 0;     ///< of the frozen base of adapters, in one copy; 0 without adapters
   int num_states = 2;              ///< values of optimizer state per trainable parameter
   std::int64_t micro_batch = 1;
   std::array<std::int64_t, kMemoryNames.size()> bytes{};  ///< by category
@@ -88,7 +89,7 @@ class PlannedEngine {
 
 /// Bytes per rank of parameters, gradients and optimizer state (with the master) by the formula of Rajbhandari et al.
 /// 2020, arXiv:1910.02054, for the stage, precision, ranks per group and numbers that the plan gives. Only trainable
-/// parameters have gradients and state. Pads are not counted.
+/// parameters have gradients and state, and the base of adapters has no master. Pads are not counted.
 double model_state_bytes(const MemoryPlan& plan);
 
 /// The plans of all four stages for a deck on `num_ranks` ranks that communicate by `backend`. A stage without the
