@@ -28,10 +28,11 @@ double published_peak(const std::string& name, bool sixteen_bits) {
   };
   // The first row whose name `name` contains is used. Dense, with sums in float, from NVIDIA's data sheets; the RTX
   // 4090's from its architecture's white paper (2022).
-  constexpr Peak kPeaks[] = {
-      {"H100 PCIe", 756e12, 51e12}, {"H100", 989e12, 67e12},          {"GH200", 989e12, 67e12},
-      {"H200", 989e12, 67e12},      {"A100", 312e12, 19.5e12},        {"B200", 2250e12, 75e12},
-      {"L40S", 362e12, 91.6e12},    {"RTX A6000", 154.8e12, 38.7e12}, {"RTX 4090", 165.2e12, 82.6e12}};
+  constexpr Peak kPeaks[] = {{"H100 PCIe", 756e12, 51e12},     {"H100", 989e12, 67e12},
+                             {"GH200", 989e12, 67e12},         {"H200", 989e12, 67e12},
+                             {"A100", 312e12, 19.5e12},        {"B200", 2250e12, 75e12},
+                             {"L40S", 362e12, 91.6e12},        {"L40", 181e12, 90.5e12},
+                             {"RTX A6000", 154.8e12, 38.7e12}, {"RTX 4090", 165.2e12, 82.6e12}};
   for (const Peak& peak : kPeaks) {
     if (name.find(peak.name) != std::string::npos) return sixteen_bits ? peak.sixteen_bits : peak.f32;
   }

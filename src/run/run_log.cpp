@@ -100,6 +100,13 @@ std::string steps_text(const Banner& banner) {
                      banner.deck.lesson + 1, banner.deck.run.curriculum.size());
 }
 
+/// "912", "0.05 M"
+std::string count_text(std::int64_t parameters) {
+  constexpr std::int64_t kFew = 10000;
+  return parameters < kFew ? std::to_string(parameters)
+                           : fmt::format("{:.2f} M", static_cast<double>(parameters) / 1e6);
+}
+
 /// "" if every tensor is trained.
 std::string frozen_line(const Banner& banner) {
   const std::int64_t all = banner.parameters.num_parameters();
@@ -107,8 +114,7 @@ std::string frozen_line(const Banner& banner) {
   if (trained == all) return "";
   const model::Lora& lora = banner.settings.model.lora;
   const std::string& base = banner.deck.model.base_dtype;
-  return fmt::format("trained      {:.2f} M of {:.2f} M parameters; ", static_cast<double>(trained) / 1e6,
-                     static_cast<double>(all) / 1e6) +
+  return fmt::format("trained      {} of {} parameters; ", count_text(trained), count_text(all)) +
          (lora.rank == 0 ? "frozen: " + io::joined(banner.deck.optim.freeze)
                          : fmt::format("adapters of rank {}, scaled by {:g}, of {}{}", lora.rank, lora.scale(),
                                        io::joined(lora.targets), base == "none" ? "" : "; the base in " + base));
