@@ -87,36 +87,68 @@ inline void encode_block(BlockCode code, const float* weights, std::uint32_t* wo
   words[num_words] = std::bit_cast<std::uint32_t>(scale);
 }
 
-/// weights(64 b + i) = weight i of block b, for blocks that follow each other in `words`.
-template <class Space, class T>
-static void decode_blocks(const Space& space, Vector<T> weights, Vector<const std::uint32_t> words, BlockCode code) {
+/// Decodes blocks of one kind, each `kWords` words.
+template <BlockCode kCode>
+struct BlockDecoder {
+  static constexpr std::int64_t kWords = words_of_block(kCode);
+  Kokkos::Array<float, 16> values;  // of NF4
+
+  /// A code's value without the scale: code `i` of the word.
+  KOKKOS_INLINE_FUNCTION float value_of(std::uint32_t word, int i) const {
+    if constexpr (kCode == BlockCode::raw) return Kokkos::bit_cast<float>(word);
+    if constexpr (kCode == BlockCode::int8)
+      return static_cast<float>(static_cast<std::int8_t>(word >> (8 * i) & 0xFFU));
+    return values[word >> (4 * i) & 0xFU];
+  }
+
+  static constexpr int kPerWord = kCode == BlockCode::raw ? 1 : kCode == BlockCode::int8 ? 4 : 8;
+  KOKKOS_INLINE_FUNCTION static float scale_of(const std::uint32_t* block) {
+    return kCode == BlockCode::raw ? 1.0F : Kokkos::bit_cast<float>(block[kWords - 1]);
+  }
+
+  /// All weights of a block, on one host thread.
+  template <class T>
+  void decode(const std::uint32_t* block, T* weights) const {
+    float unscaled[kBlockWeights];
+    for (int word = 0; word < kBlockWeights / kPerWord; ++word) {
+      for (int i = 0; i < kPerWord; ++i) unscaled[kPerWord * word + i] = value_of(block[word], i);
+    }
+    const float scale = scale_of(block);
+    store_run(weights, kBlockWeights, [=](std::int64_t i) { return scale * unscaled[i]; });
+  }
+};
+
+template <BlockCode kCode, class Space, class T>
+static void decode_blocks_of(const Space& space, Vector<T> weights, Vector<const std::uint32_t> words) {
+  const BlockDecoder<kCode> decoder{normal_float_values()};
   const std::int64_t blocks = static_cast<std::int64_t>(weights.extent(0)) / kBlockWeights;
-  const std::int64_t of_block = words_of_block(code);
+  constexpr std::int64_t kWords = BlockDecoder<kCode>::kWords;
   require(static_cast<std::int64_t>(weights.extent(0)) == blocks * kBlockWeights &&
-              static_cast<std::int64_t>(words.extent(0)) == blocks * of_block,
+              static_cast<std::int64_t>(words.extent(0)) == blocks * kWords,
           "decode_blocks: the words are not those of the weights");
-  if (code == BlockCode::raw) {
-    for_each_element(
-        space, "kozero::decode_raw", blocks * kBlockWeights,
-        KOKKOS_LAMBDA(std::int64_t i) { weights(i) = static_cast<T>(Kokkos::bit_cast<float>(words(i))); });
-  } else if (code == BlockCode::int8) {
-    for_each_element(
-        space, "kozero::decode_int8", blocks * kBlockWeights, KOKKOS_LAMBDA(std::int64_t i) {
-          const std::uint32_t* const block = words.data() + i / kBlockWeights * of_block;
-          const std::int64_t within = i % kBlockWeights;
-          const auto value = static_cast<std::int8_t>(block[within / 4] >> (within % 4 * 8) & 0xFFU);
-          weights(i) = static_cast<T>(Kokkos::bit_cast<float>(block[of_block - 1]) * static_cast<float>(value));
-        });
+  if (blocks == 0) return;
+  if constexpr (runs_on_host<Space>) {
+    Kokkos::parallel_for(
+        "kozero::decode_blocks", Kokkos::RangePolicy<Space, Kokkos::IndexType<std::int64_t>>(space, 0, blocks),
+        [=](const std::int64_t b) { decoder.decode(words.data() + b * kWords, weights.data() + b * kBlockWeights); });
   } else {
-    const Kokkos::Array<float, 16> values = normal_float_values();
     for_each_element(
-        space, "kozero::decode_nf4", blocks * kBlockWeights, KOKKOS_LAMBDA(std::int64_t i) {
-          const std::uint32_t* const block = words.data() + i / kBlockWeights * of_block;
-          const std::int64_t within = i % kBlockWeights;
-          const std::uint32_t bits = block[within / 8] >> (within % 8 * 4) & 0xFU;
-          weights(i) = static_cast<T>(Kokkos::bit_cast<float>(block[of_block - 1]) * values[bits]);
+        space, "kozero::decode_blocks", blocks * kBlockWeights, KOKKOS_LAMBDA(std::int64_t i) {
+          const std::uint32_t* const block = words.data() + i / kBlockWeights * kWords;
+          const auto within = static_cast<int>(i % kBlockWeights);
+          constexpr int kPerWord = BlockDecoder<kCode>::kPerWord;
+          weights(i) = static_cast<T>(BlockDecoder<kCode>::scale_of(block) *
+                                      decoder.value_of(block[within / kPerWord], within % kPerWord));
         });
   }
+}
+
+/// weights(64 b + i) = weight i of block b, for blocks that follow each other in `words`.
+template <class Space, class T>
+void decode_blocks(const Space& space, Vector<T> weights, Vector<const std::uint32_t> words, BlockCode code) {
+  if (code == BlockCode::raw) return decode_blocks_of<BlockCode::raw>(space, weights, words);
+  if (code == BlockCode::int8) return decode_blocks_of<BlockCode::int8>(space, weights, words);
+  decode_blocks_of<BlockCode::nf4>(space, weights, words);
 }
 
 }  // namespace kozero::kernels

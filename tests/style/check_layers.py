@@ -29,7 +29,7 @@ BELOW = {
 }
 PRIVATE = {"io/deck/toml_keys.hpp", "io/safetensors/float_formats.hpp", "io/text/bpe_merges.hpp",
            "io/text/bpe_tokenizer.hpp", "io/text/sentencepiece_tokenizer.hpp", "kernels/launch/packs.hpp",
-           "kernels/launch/vector_math.hpp", "kernels/ops/gelu.hpp"}
+           "kernels/launch/vector_math.hpp"}
 
 
 def folder_of(path):
