@@ -158,7 +158,7 @@ std::vector<std::string> target_modules(const std::vector<std::string>& chosen,
       return std::ranges::any_of(others, [&](const std::string& other) { return is_end_of(end, other); });
     };
     int parts = 1;
-    while (is_of_another(end_of(module, parts))) ++parts;
+    while (is_of_another(end_of(module, parts)) && end_of(module, parts) != module) ++parts;
     targets.insert(end_of(module, parts));
   }
   return {targets.begin(), targets.end()};
