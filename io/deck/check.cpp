@@ -153,9 +153,10 @@ void check_offload(Deck& deck) {
   }
 }
 
-/// The keys of [model.lora] are read only with a rank, and adapters leave nothing to freeze.
+/// The keys of [model.lora] are read only with a rank, given or that of a PEFT folder, and adapters leave nothing to
+/// freeze.
 void check_lora(const Deck& deck) {
-  const bool has_adapters = deck.model.lora.rank > 0;
+  const bool has_adapters = deck.model.lora.rank > 0 || deck.model.lora.init != "none";
   for (const std::string& name : names_in("model.lora")) {
     const std::string key = "model.lora." + name;
     if (has_adapters || !deck.is_set(key) || holds_default(deck, *find_row(key))) continue;

@@ -89,6 +89,7 @@ struct LoraKeys {
   double dropout = 0;
   std::vector<std::string> targets = {"all-linear"};
   bool rslora = false;
+  std::string init = "none";  ///< a PEFT folder
 };
 
 struct ModelKeys {

@@ -192,6 +192,8 @@ std::vector<DeckRow> lora_rows() {
        "linear maps with adapters, by the end of Hugging Face's names, as q_proj or mlp.*; all-linear: all but the "
        "head's"},
       {"model.lora.rslora", of_lora<&K::rslora>, truth(), "scale by alpha / sqrt(rank) instead"},
+      {"model.lora.init", of_lora<&K::init>, text("none | path of a PEFT folder"),
+       "the adapters' weights at the first step; the other keys of this section are read from there if left out"},
   };
 }
 

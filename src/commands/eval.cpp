@@ -94,12 +94,14 @@ void eval(const distributed::Environment& environment, const Arguments& argument
   OptionParser parser("eval");
   DeckArguments named;
   named.add_to(parser, kApplied);
+  std::string adapter;
+  program::add_adapter_option(parser, adapter);
   JsonOutput json;
   json.add_to(parser);
   parser.parse(arguments);
   named.require_applied("eval", kApplied);
 
-  TrainedModel trained(named.path, named.overrides, environment, train::Use::evaluation);
+  TrainedModel trained(named.path, named.overrides, environment, train::Use::evaluation, adapter);
   const bool own_data = !gives_data(named);
   io::Deck deck = evaluated_deck(trained, named);
   distributed::Communicator& control = trained.session().control();

@@ -200,6 +200,7 @@ const std::vector<std::string> kApplied = {"data.tokenizer",      "comm.",      
 
 struct GenerateArguments {
   DeckArguments named;
+  std::string adapter;
   PromptSource prompts;
   std::int64_t count = 200;
   std::int64_t samples = 1;
@@ -232,6 +233,7 @@ GenerateArguments read_arguments(const Arguments& arguments) {
   GenerateArguments given;
   OptionParser parser("generate");
   given.named.add_to(parser, kApplied);
+  program::add_adapter_option(parser, given.adapter);
   const Option prompt = parser
                             .add("--prompt", given.prompts.text,
                                  "the text to continue; -: standard input; none: a new text, behind the "
@@ -344,7 +346,7 @@ nlohmann::ordered_json json_of(const GeneratedTexts& texts, const train::Generat
 
 void generate(const distributed::Environment& environment, const Arguments& arguments) {
   const GenerateArguments given = read_arguments(arguments);
-  TrainedModel trained(given.named.path, given.named.overrides, environment, train::Use::generation);
+  TrainedModel trained(given.named.path, given.named.overrides, environment, train::Use::generation, given.adapter);
   const auto tokenizer = open_tokenizer(trained, given.named);
   const auto prompts = given.prompts.read(trained.session().control());
   const auto order = order_of(given, *tokenizer, prompts);

@@ -22,8 +22,10 @@
 #include <kozero/core/error.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
+#include <kozero/model/model.hpp>
 #include <kozero/plan/memory_plan.hpp>
 #include <kozero/program/arguments.hpp>
+#include <kozero/run/adapters.hpp>
 #include <kozero/run/session.hpp>
 #include <kozero/train/run_files.hpp>
 #include <kozero/train/settings.hpp>
@@ -223,6 +225,7 @@ struct InspectArguments {
   std::string path;
   std::string other;
   std::string pattern;
+  std::string adapter;
   bool stats = false;
   bool verify = false;
   JsonOutput json;
@@ -235,13 +238,18 @@ InspectArguments parsed(const Arguments& arguments) {
   parser.add("--tensors", given.pattern, "only tensors whose names fit, as '*wte*'").type_name("PATTERN");
   const Option stats = parser.add_flag("--stats", given.stats, "norm, extremes and non-finite values of each tensor");
   const Option verify = parser.add_flag("--verify", given.verify, "compare every byte with the manifest or header");
-  parser
-      .add("--diff", given.other,
-           "the first difference of each tensor from OTHER's; status 0 if all are equal in bits, 1 if one "
-           "differs")
-      .type_name("OTHER")
+  const Option other = parser
+                           .add("--diff", given.other,
+                                "the first difference of each tensor from OTHER's; status 0 if all are equal in bits, "
+                                "1 if one differs")
+                           .type_name("OTHER")
+                           .excludes(stats)
+                           .excludes(verify);
+  parser.add("--adapter", given.adapter, "compare a PEFT folder with the base that the first path names, and show it")
+      .type_name("FOLDER")
       .excludes(stats)
-      .excludes(verify);
+      .excludes(verify)
+      .excludes(other);
   given.json.add_to(parser);
   parser.parse(arguments);
   return given;
@@ -252,6 +260,7 @@ std::string record_lines(const io::SavedState& inspected) {
   const char* kind = inspected.is_checkpoint ? "checkpoint   " : "weights file ";
   std::string lines =
       fmt::format("{}{}\nstep         {}, {} tokens\n", kind, escaped(inspected.path), record.step, record.tokens);
+  if (!record.base.empty()) lines += fmt::format("adapters     of a base with the hash {}\n", record.base);
   if (!inspected.is_checkpoint) return lines + fmt::format("model        {}\n", escaped(record.model));
   lines += fmt::format("data         seed {}, global batch {}, {} samples, next step {}\n", record.seed,
                        record.global_batch, record.num_samples, record.step + 1);
@@ -276,6 +285,7 @@ Json record_json(const io::SavedState& inspected) {
   const io::CheckpointRecord& record = inspected.manifest.record;
   Json json = {{"path", inspected.path}, {"step", record.step}, {"tokens", record.tokens}};
   json["model"] = Json::parse(record.model, nullptr, /*allow_exceptions=*/false);
+  if (!record.base.empty()) json["base"] = record.base;
   if (!inspected.is_checkpoint) return json;
   json["data"] = {{"seed", record.seed},
                   {"global_batch", record.global_batch},
@@ -360,10 +370,47 @@ void say_verified(const InspectArguments& given, const io::SavedState& subject, 
   given.json.print({{"path", subject.path}, {"verified", true}});
 }
 
+std::vector<io::ListedTensor> adapters_of(const ParameterTable& table) {
+  std::vector<io::ListedTensor> tensors;
+  for (int i = 0; i < std::ssize(table.tensors()); ++i) {
+    const Tensor& tensor = table.tensors()[static_cast<std::size_t>(i)];
+    if (!table.is_base(i)) tensors.push_back({tensor.name, tensor.shape});
+  }
+  return tensors;
+}
+
+/// A PEFT folder beside its base.
+void inspect_adapter(const InspectArguments& given, const distributed::Environment& environment) {
+  run::InspectedAdapters found;
+  const Session session(environment, [&](distributed::Communicator& comm) {
+    found = run::inspect_adapters(given.adapter, given.path, comm);
+    return io::Deck();
+  });
+  if (!session.is_first_rank()) return;
+  const model::Lora& lora = found.config.lora;
+  const std::string& identity = found.description.base;
+  std::cout << fmt::format("adapters     {}\nrank         {}, alpha {:g}, scale {:g}\ntargets      {}\n",
+                           escaped(given.adapter), lora.rank, lora.alpha, lora.scale(),
+                           escaped(fmt::format("{}", fmt::join(lora.targets, ", "))));
+  std::cout << fmt::format("base         {} ({}), {}\n", escaped(found.base.path), name_of(found.base.kind),
+                           identity.empty() ? "of the right shapes; the adapters record no hash of theirs"
+                                            : "of the right shapes; theirs has the hash " + identity);
+  Json json = {{"adapters", given.adapter}, {"base", found.base.path}, {"base_hash", identity}};
+  json["lora"] = {{"rank", lora.rank}, {"alpha", lora.alpha}, {"scale", lora.scale()}, {"targets", lora.targets}};
+  const auto network = model::make_model<float>(found.config);
+  for (const io::ListedTensor& tensor : adapters_of(network->parameters())) {
+    std::cout << fmt::format("{}  ({})\n", escaped(tensor.name), fmt::join(tensor.shape, ", "));
+    json["tensors"].push_back({{"name", tensor.name}, {"shape", tensor.shape}});
+  }
+  std::cout << std::flush;
+  given.json.print(json);
+}
+
 }  // namespace
 
 void inspect(const distributed::Environment& environment, const Arguments& arguments) {
   const InspectArguments given = parsed(arguments);
+  if (!given.adapter.empty()) return inspect_adapter(given, environment);
   io::SavedState subject;
   io::SavedState other;
   Session session(environment, [&](distributed::Communicator& comm) {

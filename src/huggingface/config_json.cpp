@@ -3,7 +3,6 @@
 // config_json.cpp: reads config.json key by key into a network's shape, and writes a network's shape as config.json.
 // kFormats at the end is the table of the networks of transformers: another one is two functions and a row.
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -13,105 +12,15 @@
 #include <kozero/core/architecture.hpp>
 #include <kozero/core/error.hpp>
 #include "io/deck/schema.hpp"
-#include "io/posix/file.hpp"
 #include "io/safetensors/header.hpp"
 #include "src/huggingface/config_json.hpp"
+#include "src/huggingface/config_keys.hpp"
 
 namespace kozero::huggingface {
 
 namespace {
 
-using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
-
-constexpr std::int64_t kMostExtent = 1 << 24;  ///< the deck's widest
-constexpr std::int64_t kMaxConfigBytes = 4 << 20;
-
-/// A config.json read key by key; each value is checked before its use.
-///   keys.extent("hidden_size", 4096)      an integer from 1 to 2^24
-/// A key that is absent or null has its default. Every refusal is Error(input): "PATH: KEY = VALUE: accepted ...".
-class ConfigKeys {
- public:
-  ConfigKeys(std::string path, nlohmann::json json) : path_(std::move(path)), json_(std::move(json)) {}
-
-  [[nodiscard]] bool has(const std::string& key) const { return json_.contains(key) && !json_[key].is_null(); }
-  [[nodiscard]] const nlohmann::json& value(const std::string& key) const { return json_[key]; }
-
-  [[noreturn]] void refuse(const std::string& key, const std::string& accepted) const {
-    const std::string given = has(key) ? io::shown(json_[key].dump(-1, ' ', true)) : "absent";
-    throw Error(Failure::input, path_ + ": " + key + " = " + given + ": " + accepted);
-  }
-
-  /// An integer from 1 to 2^24; `otherwise` if the key is absent. `otherwise` = 0: the key is required.
-  [[nodiscard]] std::int64_t extent(const std::string& key, std::int64_t otherwise) const {
-    if (!has(key) && otherwise > 0) return otherwise;
-    const bool fits = has(key) && json_[key].is_number_unsigned() && json_[key].get<std::uint64_t>() >= 1 &&
-                      json_[key].get<std::uint64_t>() <= static_cast<std::uint64_t>(kMostExtent);
-    if (!fits) refuse(key, "accepted is an integer from 1 to " + std::to_string(kMostExtent));
-    return json_[key].get<std::int64_t>();
-  }
-
-  /// A positive number; `otherwise` like extent().
-  [[nodiscard]] float positive(const std::string& key, double otherwise) const {
-    if (!has(key) && otherwise > 0.0) return static_cast<float>(otherwise);
-    const bool given = has(key) && json_[key].is_number();
-    const float number = given ? static_cast<float>(json_[key].get<double>()) : 0.0F;
-    if (!(number > 0.0F) || !std::isfinite(number)) refuse(key, "accepted is a number above 0");
-    return number;
-  }
-
-  [[nodiscard]] bool flag(const std::string& key, bool otherwise) const {
-    if (!has(key)) return otherwise;
-    if (!json_[key].is_boolean()) refuse(key, "accepted are true and false");
-    return json_[key].get<bool>();
-  }
-
-  [[nodiscard]] std::string word(const std::string& key, const std::string& otherwise) const {
-    if (!has(key)) return otherwise;
-    if (!json_[key].is_string()) refuse(key, "accepted is a text");
-    return json_[key].get<std::string>();
-  }
-
-  /// The key, or `otherwise` if it is absent, must have the accepted value.
-  void want(const std::string& key, const nlohmann::json& otherwise, const nlohmann::json& accepted) const {
-    const nlohmann::json& given = has(key) ? json_[key] : otherwise;
-    if (given != accepted) refuse(key, "accepted is " + accepted.dump() + ", KoZeRO has no other");
-  }
-
-  /// Whether the value of some key is an object.
-  [[nodiscard]] bool holds_objects() const {
-    return std::any_of(json_.begin(), json_.end(), [](const nlohmann::json& value) { return value.is_object(); });
-  }
-
-  /// The keys of the object under `key`.
-  [[nodiscard]] ConfigKeys inside(const std::string& key) const {
-    if (!json_[key].is_object()) refuse(key, "accepted is an object");
-    return ConfigKeys(path_ + ": " + key, json_[key]);
-  }
-
- private:
-  std::string path_;
-  nlohmann::json json_;
-};
-
-/// Stops the parser at a depth that no config has.
-bool shallow(int depth, Json::parse_event_t /*event*/, Json& /*parsed*/) {
-  if (depth > 16) throw Error(Failure::input, "nested deeper than a config is");
-  return true;
-}
-
-/// Reads the file. Throws Error(input) unless it is a JSON object of a config's size and depth.
-ConfigKeys read_config_keys(const std::string& path) {
-  Json json;
-  try {
-    json = Json::parse(io::read_whole_file(path, kMaxConfigBytes), shallow, /*allow_exceptions=*/false);
-  } catch (const Error& error) {
-    const std::string text = error.what();
-    throw Error(Failure::input, text.starts_with(path) ? text : path + ": " + text);
-  }
-  if (!json.is_object()) throw Error(Failure::input, path + ": not a JSON object");
-  return ConfigKeys(path, std::move(json));
-}
 
 using Keys = ConfigKeys;
 
@@ -313,10 +222,10 @@ struct Format {
 };
 
 const std::vector<Format> kFormats = {
-    {"gpt2", "GPT2LMHeadModel", read_gpt2, gpt2_json, {kGpt2Prefix, kGpt2Buffers}},
-    {"llama", "LlamaForCausalLM", read_llama, llama_json, {"", kRotaryBuffers}},
-    {"qwen2", "Qwen2ForCausalLM", read_qwen, qwen_json, {"", kRotaryBuffers}},
-    {"qwen3", "Qwen3ForCausalLM", read_qwen3, qwen_json, {"", kRotaryBuffers}},
+    {"gpt2", "GPT2LMHeadModel", read_gpt2, gpt2_json, {kGpt2Prefix, kGpt2Buffers, true}},
+    {"llama", "LlamaForCausalLM", read_llama, llama_json, {"", kRotaryBuffers, false}},
+    {"qwen2", "Qwen2ForCausalLM", read_qwen, qwen_json, {"", kRotaryBuffers, false}},
+    {"qwen3", "Qwen3ForCausalLM", read_qwen3, qwen_json, {"", kRotaryBuffers, false}},
 };
 
 /// "gpt2", "llama", ...

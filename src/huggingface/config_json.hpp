@@ -30,6 +30,7 @@ const std::string& exported_type(const model::Config& config);
 struct TensorNames {
   std::string prefix;                ///< before the table's names, but not before lm_head's
   std::vector<std::string> buffers;  ///< constants that old versions stored; * is the number of a block
+  bool inputs_first = false;         ///< a block's linear maps are stored as (I, O), not as (O, I)
 };
 
 /// Throws Error(deck) if Hugging Face has no such network.

@@ -10,9 +10,9 @@
 #include <kozero/core/architecture.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/distributed/communicator.hpp>
+#include <kozero/huggingface/adapters.hpp>
 #include <kozero/huggingface/export.hpp>
 #include "io/checkpoint/weights_file.hpp"
-#include "io/hdf5/file.hpp"
 #include "io/posix/file.hpp"
 #include "io/run/run_folder.hpp"
 #include "io/safetensors/reader.hpp"
@@ -33,22 +33,6 @@ struct Shard {
   std::int64_t bytes = 0;
 };
 
-/// A stored type's names on the command line, in safetensors and in transformers.
-struct StoredType {
-  const char* name;
-  const char* safetensors;
-  const char* transformers;
-};
-
-const StoredType& stored_type(const std::string& name) {
-  static constexpr std::array<StoredType, 3> kTypes = {
-      {{"f32", "F32", "float32"}, {"bf16", "BF16", "bfloat16"}, {"f16", "F16", "float16"}}};
-  for (const auto& type : kTypes) {
-    if (name == type.name) return type;
-  }
-  throw Error(Failure::deck, "--dtype " + name + ": accepted are f32, bf16, f16");
-}
-
 /// Shards of consecutive tensors, as many per shard as fit in `most` bytes.
 std::vector<Shard> shards_of(const ParameterTable& table, std::int64_t element_bytes, std::int64_t most) {
   std::vector<Shard> shards(1);
@@ -68,8 +52,16 @@ std::string shard_name(std::size_t index, std::size_t count) {
   return name.data();
 }
 
+/// Reads the tensors of order.merged, or of the file after a comparison of every name and shape.
+TensorReader reader_of(const ExportOrder& order, const ParameterTable& table) {
+  if (order.merged.read) return order.merged.read;
+  // Without shards, this reads nothing but compares every name and shape.
+  io::read_weights(*distributed::make_self_communicator(), order.weights, table, {});
+  return file_tensors(order.weights, table);
+}
+
 void write_shard(const std::string& path, const Shard& shard, const ExportOrder& order, const ParameterTable& table,
-                 const io::Hdf5File& weights) {
+                 const TensorReader& read) {
   std::vector<io::PlannedTensor> planned;
   for (std::size_t i = shard.first; i < shard.last; ++i) {
     planned.push_back({exported_name(order.config, table.tensors()[i].name), table.tensors()[i].shape,
@@ -78,10 +70,9 @@ void write_shard(const std::string& path, const Shard& shard, const ExportOrder&
   io::SafetensorsWriter writer(path, planned);
   std::vector<float> chunk;
   for (std::size_t i = shard.first; i < shard.last; ++i) {
-    const auto dataset = weights.open_dataset(io::weights_dataset(table.tensors()[i].name));
     for_each_chunk(table.tensors()[i].extent(), [&](std::int64_t first, std::int64_t count) {
       chunk.resize(static_cast<std::size_t>(count));
-      dataset.read(first, first + count, chunk.data());
+      read(i, first, count, chunk.data());
       writer.append(chunk.data(), count);
     });
   }
@@ -161,9 +152,7 @@ void require_free(const std::string& out, bool force) {
 Exported export_folder(const ExportOrder& order, const ParameterTable& table) {
   const StoredType& type = stored_type(order.dtype);
   config_text(order.config, -1);
-  // With no shards, this reads nothing but compares every name and shape.
-  io::read_weights(*distributed::make_self_communicator(), order.weights, table, {});
-  const io::Hdf5File weights(order.weights, io::Hdf5Access::read);
+  const TensorReader read = reader_of(order, table);
 
   FolderGuard folder(order.out, order.force);
   Exported result;
@@ -172,7 +161,7 @@ Exported export_folder(const ExportOrder& order, const ParameterTable& table) {
   io::WeightMap map;
   for (std::size_t index = 0; index < shards.size(); ++index) {
     const std::string name = shard_name(index, shards.size());
-    write_shard(folder / name, shards[index], order, table, weights);
+    write_shard(folder / name, shards[index], order, table, read);
     result.bytes += shards[index].bytes;
     for (std::size_t i = shards[index].first; i < shards[index].last; ++i) {
       map.emplace(exported_name(order.config, table.tensors()[i].name), name);
@@ -190,9 +179,10 @@ Exported export_folder(const ExportOrder& order, const ParameterTable& table) {
 
 Exported export_weights(const ExportOrder& order, const ParameterTable& table) {
   require_free(order.out, order.force);
-  // With no shards, this reads nothing but compares every name and shape.
-  auto description = io::read_weights(*distributed::make_self_communicator(), order.weights, table, {});
-  const io::Hdf5File source(order.weights, io::Hdf5Access::read);
+  const TensorReader read = reader_of(order, table);
+  io::WeightsDescription description =
+      order.merged.read ? order.merged.description
+                        : io::read_weights(*distributed::make_self_communicator(), order.weights, table, {});
   if (order.config.tie_embeddings) description.ties = io::tied_head(table);
   io::WeightsStream stream(order.out, table, description);
   std::vector<float> chunk;
@@ -200,10 +190,9 @@ Exported export_weights(const ExportOrder& order, const ParameterTable& table) {
   result.files = 1;
   for (std::size_t i = 0; i < table.tensors().size(); ++i) {
     const auto& tensor = table.tensors()[i];
-    const auto from = source.open_dataset(io::weights_dataset(tensor.name));
     for_each_chunk(tensor.extent(), [&](std::int64_t first, std::int64_t count) {
       chunk.resize(static_cast<std::size_t>(count));
-      from.read(first, first + count, chunk.data());
+      read(i, first, count, chunk.data());
       stream.write(i, first, chunk);
     });
     ++result.tensors;

@@ -9,9 +9,12 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include <kozero/core/parameter_table.hpp>
+#include <kozero/huggingface/export.hpp>
 #include <kozero/model/config.hpp>
+#include "io/checkpoint/tensor_groups.hpp"
 #include "io/posix/file.hpp"
 #include "io/safetensors/reader.hpp"
 
@@ -34,10 +37,27 @@ std::string exported_name(const model::Config& config, const std::string& name);
 std::vector<io::StoredTensor> tensors_of(const model::Config& config, const ParameterTable& table,
                                          const io::SafetensorsFolder& folder);
 
+/// Fills a shard from the stored tensors of the table's rows, pads with zeros. Throws Error(input).
+void read_shard(const ParameterTable& table, const std::vector<io::StoredTensor>& tensors,
+                const io::RangeValues<float>& shard);
+
+[[noreturn]] void refuse_tensor(const std::string& path, const std::string& tensor, const std::string& reason);
+
+/// A stored type's names on the command line, in safetensors and in transformers.
+struct StoredType {
+  const char* name;
+  const char* safetensors;
+  const char* transformers;
+};
+
+/// The type of `--dtype name`. Throws Error(deck).
+const StoredType& stored_type(const std::string& name);
+
 /// A folder that is complete or absent. OUT must be empty or absent, or an older export that is to be replaced.
 class FolderGuard {
  public:
-  /// With `force`, commit() replaces an OUT with an exported model (config.json, no deck.toml). Throws Error(deck) if
+  /// With `force`, commit() replaces an OUT with an exported model (config.json, no deck.toml) or with exported
+  /// adapters. Throws Error(deck) if
   /// OUT must not be replaced, Error(write) if the partial folder cannot be made.
   explicit FolderGuard(const std::string& out, bool force = false);
   ~FolderGuard();

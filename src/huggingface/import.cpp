@@ -34,15 +34,7 @@ model::Config read_folder_config(const std::string& folder) {
 FolderWeights::FolderWeights(const std::string& folder, const model::Config& config, const ParameterTable& table)
     : table_(table), folder_(folder), tensors_(tensors_of(config, table, folder_)) {}
 
-void FolderWeights::read(const io::RangeValues<float>& shard) const {
-  std::fill_n(shard.values.data(), shard.values.extent(0), 0.0F);
-  for (const Parameter& row : table_.rows_of(shard.unit)) {
-    const TensorPart part = row.part_in(shard.begin, static_cast<std::int64_t>(shard.values.extent(0)));
-    if (part.extent == 0) continue;
-    const io::StoredTensor& tensor = tensors_[static_cast<std::size_t>(row.tensor)];
-    tensor.file->read(*tensor.entry, part.first, part.extent, shard.values.data() + part.begin);
-  }
-}
+void FolderWeights::read(const io::RangeValues<float>& shard) const { read_shard(table_, tensors_, shard); }
 
 namespace {
 

@@ -61,6 +61,12 @@ std::string listed(const std::vector<std::string>& keys) {
 
 }  // namespace
 
+void add_adapter_option(OptionParser& parser, std::string& folder) {
+  parser.add("--adapter", folder, "a PEFT folder, whose adapters are added to the weights")
+      .default_text("none")
+      .type_name("FOLDER");
+}
+
 void DeckArguments::add_to(OptionParser& parser, const std::vector<std::string>& applied) {
   parser.add("deck", path).required();
   parser.add("overrides", overrides, applied.empty() ? "" : "changes one of " + listed(applied));

@@ -12,6 +12,7 @@
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/huggingface/import.hpp>
 #include <kozero/model/model.hpp>
+#include <kozero/run/adapters.hpp>
 #include <kozero/run/device_choice.hpp>
 #include <kozero/run/weights_source.hpp>
 #include <kozero/train/adapter_base.hpp>
@@ -154,6 +155,29 @@ void choose_tokenizer(io::Deck& deck, const WeightsSource& source) {
                           deck.data.tokenizer, ids, deck.model.vocab, named(deck)));
 }
 
+/// Fills the base of the evaluator's adapters with `source`, whose network is the evaluator's without them.
+std::string load_base(const WeightsSource& source, train::Evaluator& evaluator, distributed::Communicator& comm) {
+  constexpr std::int64_t kPiece = std::int64_t{1} << 22;  // elements, 16 MiB
+  model::Config config = evaluator.config();
+  config.lora = {};
+  const auto network = model::make_model<float>(config);  // its units have the same numbers and tensors
+  const ParameterTable& table = network->parameters();
+  train::AdapterBase base(evaluator);
+  if (source.kind == Kind::hugging_face) {
+    const auto folder = open_folder(source, config, table, comm);
+    distributed::agreed(comm, [&] {
+      base.fill([&](const io::RangeValues<float>& piece) { folder->read(piece); }, kPiece);
+      folder->require_unchanged();
+    });
+  } else {
+    const std::string file = io::verify(comm, source.path).state_file();
+    // A read is collective, so every rank reads the shard of a unit at once.
+    base.fill([&](const io::RangeValues<float>& shard) { io::read_weights(comm, file, table, {shard}); },
+              table.extent());
+  }
+  return base.publish();
+}
+
 }  // namespace
 
 std::unique_ptr<huggingface::FolderWeights> open_folder(const WeightsSource& source, const model::Config& config,
@@ -222,11 +246,12 @@ void load(const std::string& path, WeightsSource& source, train::Evaluator& eval
 }
 
 TrainedModel::TrainedModel(const std::string& path, const std::vector<std::string>& overrides,
-                           const distributed::Environment& environment, train::Use use)
+                           const distributed::Environment& environment, train::Use use, const std::string& adapter)
     : session_(environment,
                [&](distributed::Communicator& comm) {
                  source_ = find_weights(path, comm);
-                 return distributed::agreed(comm, [&] { return deck_of(source_, overrides); });
+                 io::Deck deck = distributed::agreed(comm, [&] { return deck_of(source_, overrides); });
+                 return adapter.empty() ? deck : with_adapters_of(adapter, source_, std::move(deck), comm);
                }),
       settings_(distributed::agreed(session_.control(),
                                     [&] {
@@ -237,11 +262,16 @@ TrainedModel::TrainedModel(const std::string& path, const std::vector<std::strin
                                       return settings;
                                     })),
       on_ranks_(session_, settings_, 0, [&] {
-        require_tensors(source_, settings_.model, model::make_model<float>(settings_.model)->parameters(),
-                        session_.control());
+        model::Config whole = settings_.model;
+        whole.lora = {};
+        require_tensors(source_, whole, model::make_model<float>(whole)->parameters(), session_.control());
       }) {
   fill_base(deck(), source_.base, source_.path, evaluator(), session_.control());
-  load(path, source_, evaluator(), session_.control());
+  if (adapter.empty()) {
+    load(path, source_, evaluator(), session_.control());
+  } else {
+    load_initial_adapters(deck(), evaluator(), session_.control());
+  }
 }
 
 void TrainedModel::accept_vocabulary(std::int64_t ids) const {
@@ -253,6 +283,7 @@ void TrainedModel::accept_vocabulary(std::int64_t ids) const {
 }
 
 io::Deck with_initial_model(io::Deck deck, distributed::Communicator& comm) {
+  deck = with_initial_adapters(std::move(deck), comm);
   if (deck.model.init == train::kRandom) return deck;
   const WeightsSource source = find_weights(deck.model.init, comm);
   distributed::agreed(comm, [&] {
@@ -265,43 +296,18 @@ io::Deck with_initial_model(io::Deck deck, distributed::Communicator& comm) {
   return deck;
 }
 
-namespace {
-
-/// Fills the base of the evaluator's adapters with `source`, whose network is the evaluator's without them.
-std::string load_base(const WeightsSource& source, train::Evaluator& evaluator, distributed::Communicator& comm) {
-  constexpr std::int64_t kPiece = std::int64_t{1} << 22;  // elements, 16 MiB
-  model::Config config = evaluator.config();
-  config.lora = {};
-  const auto network = model::make_model<float>(config);  // its units have the same numbers and tensors
-  const ParameterTable& table = network->parameters();
-  train::AdapterBase base(evaluator);
-  if (source.kind == Kind::hugging_face) {
-    const auto folder = open_folder(source, config, table, comm);
-    distributed::agreed(comm, [&] {
-      base.fill([&](const io::RangeValues<float>& piece) { folder->read(piece); }, kPiece);
-      folder->require_unchanged();
-    });
-  } else {
-    const std::string file = io::verify(comm, source.path).state_file();
-    // A read is collective, so every rank reads the shard of a unit at once.
-    base.fill([&](const io::RangeValues<float>& shard) { io::read_weights(comm, file, table, {shard}); },
-              table.extent());
-  }
-  return base.publish();
-}
-
-}  // namespace
-
 std::string fill_base(const io::Deck& deck, const std::string& saved, const std::string& saved_in,
                       train::Evaluator& evaluator, distributed::Communicator& comm) {
   if (!evaluator.parameters().has_adapters()) return "";
   const bool is_random = deck.model.init == train::kRandom;
   const std::string base = is_random ? train::initialize_base(static_cast<std::uint64_t>(deck.run.seed), evaluator)
                                      : load_base(find_weights(deck.model.init, comm), evaluator, comm);
-  if (saved.empty() || saved == base) return base;
+  const std::string known = saved.empty() ? base_of_initial_adapters(deck, comm) : saved;
+  if (known.empty() || known == base) return base;
   throw Error(Failure::deck,
-              named(deck) + ": its weights are not those below the adapters of " + saved_in + " (hash " + base +
-                  ", not " + saved + "); accepted: the model with which their training began",
+              named(deck) + ": its weights are not those below the adapters of " +
+                  (saved.empty() ? deck.model.lora.init : saved_in) + " (hash " + base + ", not " + known +
+                  "); accepted: the model with which their training began",
               Error::Seen::by_all_ranks);
 }
 
@@ -309,6 +315,9 @@ std::string begin_weights(const io::Deck& deck, train::Evaluator& evaluator, dis
   const bool has_adapters = evaluator.parameters().has_adapters();
   if (deck.model.init == train::kRandom || has_adapters) {
     evaluator.initialize(static_cast<std::uint64_t>(deck.run.seed));
+    const bool has_first = has_adapters && deck.model.lora.init != kNoAdapters;
+    if (has_first) load_initial_adapters(deck, evaluator, control);
+    if (has_first) return fmt::format("init         adapters of {} beside {}", deck.model.lora.init, named(deck));
     return has_adapters
                ? fmt::format("init         adapters of rank {} beside {}", evaluator.config().lora.rank, named(deck))
                : "";

@@ -160,6 +160,7 @@ void make_paths_absolute(io::Deck& deck) {
   const std::string& tokenizer = deck.data.tokenizer;
   if (tokenizer != "bytes" && tokenizer != "bpe" && !tokenizer.starts_with("bpe:")) make_absolute(deck.data.tokenizer);
   if (deck.run.tuning != "none") make_absolute(deck.run.tuning);
+  if (deck.model.lora.init != "none") make_absolute(deck.model.lora.init);
   if (deck.model.init != kRandom) make_absolute(deck.model.init);
   if (!deck.zero.offload_dir.empty()) make_absolute(deck.zero.offload_dir);
 }

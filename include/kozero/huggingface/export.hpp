@@ -7,13 +7,25 @@
 // so memory does not grow with the model. f32 values keep their bits; bf16 and f16 are the nearest value, ties to even.
 // A tied head is not written, as in transformers' own files.
 #pragma once
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include <kozero/core/parameter_table.hpp>
 #include <kozero/model/config.hpp>
+#include "io/checkpoint/tensor_groups.hpp"
 
 namespace kozero::huggingface {
+
+/// Reads elements [first, first + count) of the table's tensor `index`.
+using TensorReader = std::function<void(std::size_t index, std::int64_t first, std::int64_t count, float* to)>;
+
+/// Whole weights that are in no file: a base with its adapters added.
+struct MergedWeights {
+  TensorReader read;
+  io::WeightsDescription description = {};  ///< for the weights file
+};
 
 struct ExportOrder {
   std::string weights;               ///< weights.h5, or state.h5
@@ -23,6 +35,7 @@ struct ExportOrder {
   model::Config config;              ///< resolved
   std::int64_t max_shard_bytes = 0;  ///< 0: one file; a tensor is never split
   std::string dtype = "f32";         ///< f32, bf16, f16
+  MergedWeights merged = {};         ///< read instead of the tensors in `weights`, if it has a reader
 };
 
 struct Exported {

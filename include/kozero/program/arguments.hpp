@@ -28,6 +28,9 @@ class JsonOutput {
   int line_output_ = -1;  // a duplicate of standard output; -1: --json is not given
 };
 
+/// `--adapter FOLDER`: a PEFT folder whose adapters are added to the base; `folder` stays "" without the option.
+void add_adapter_option(OptionParser& parser, std::string& folder);
+
 /// "DECK [section.key=value ...] [--flags]" of a command line.
 struct DeckArguments {
   std::string path;

@@ -86,10 +86,11 @@ io::Deck on_any_ranks(io::Deck deck, const std::vector<std::string>& overrides);
 /// A model with its trained weights, in f32, for evaluation and generation.
 class TrainedModel {
  public:
-  /// Reads the weights that `path` names (weights_source.hpp), with their deck changed by `overrides`. Collective.
-  /// Throws Error, seen by all ranks, and like require_room().
+  /// Reads the weights that `path` names (weights_source.hpp), with their deck changed by `overrides`. `adapter`: a
+  /// PEFT folder whose adapters are added to them; "": none. Collective. Throws Error, seen by all ranks, and like
+  /// require_room().
   TrainedModel(const std::string& path, const std::vector<std::string>& overrides,
-               const distributed::Environment& environment, train::Use use);
+               const distributed::Environment& environment, train::Use use, const std::string& adapter = "");
 
   [[nodiscard]] Session& session() { return session_; }
   [[nodiscard]] const io::Deck& deck() const { return session_.deck(); }
@@ -108,8 +109,8 @@ class TrainedModel {
   EngineOnRanks on_ranks_;
 };
 
-/// The deck completed from model.init. Throws, seen by all ranks, Error(deck) naming each key that disagrees, or if the
-/// tokenizer has more ids than the model; Error(input) if the path cannot be read. Collective.
+/// The deck completed from model.init and model.lora.init. Throws, seen by all ranks, Error(deck) naming each key that
+/// disagrees, or if the tokenizer has more ids than the model; Error(input) if the path cannot be read. Collective.
 io::Deck with_initial_model(io::Deck deck, distributed::Communicator& comm);
 
 /// Fills and publishes the weights of step 0; returns a line for the log, "" if they are random. Collective.
