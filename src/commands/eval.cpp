@@ -29,11 +29,12 @@ using run::WeightsSource;
 
 namespace {
 
-/// The keys that eval reads, besides the model's shape. It computes in f32, whatever precision trained the weights.
+/// The keys that eval reads, besides the model's shape. Without train.precision it computes in f32, whatever precision
+/// trained the weights.
 const std::vector<std::string> kApplied = {
-    "data.text",  "data.source",  "data.tokens",         "data.tokenizer",    "data.cache",
-    "comm.",      "zero.stage",   "zero.prefetch_units", "train.micro_batch", "run.threads",
-    "run.device", "run.products", "run.tuning",          "run.deterministic"};
+    "data.text",  "data.source",     "data.tokens",       "data.tokenizer",   "data.chat_template",  "data.cache",
+    "comm.",      "train.precision", "train.micro_batch", "zero.stage",       "zero.prefetch_units", "run.threads",
+    "run.device", "run.products",    "run.tuning",        "run.deterministic"};
 
 bool gives_data(const DeckArguments& named) {
   return named.gives("data.text") || named.gives("data.source") || named.gives("data.tokens");

@@ -193,10 +193,10 @@ nlohmann::ordered_json GeneratedTexts::json() const {
   return all;
 }
 
-/// The keys that generate reads, besides the model's shape. It computes in f32.
-const std::vector<std::string> kApplied = {"data.tokenizer",      "comm.",       "zero.stage",
-                                           "zero.prefetch_units", "run.threads", "run.device",
-                                           "run.products",        "run.tuning",  "run.deterministic"};
+/// The keys that generate reads, besides the model's shape. Without train.precision it computes in f32.
+const std::vector<std::string> kApplied = {"data.tokenizer",      "train.precision",  "comm.",      "zero.stage",
+                                           "zero.prefetch_units", "run.threads",      "run.device", "run.products",
+                                           "run.tuning",          "run.deterministic"};
 
 struct GenerateArguments {
   DeckArguments named;
@@ -260,6 +260,12 @@ GenerateArguments read_arguments(const Arguments& arguments) {
   parser.add("--top-k", given.sampling.top_k, "pick from the K likeliest tokens; 0: from all").check(integer_from(0));
   parser.add("--top-p", given.sampling.top_p, "pick from the likeliest tokens that together have this probability")
       .check(number_from(0.0, 1.0, "number from 0 to 1"));
+  parser.add("--min-p", given.sampling.min_p, "of these, pick from those with this share of the largest probability")
+      .check(number_from(0.0, 1.0, "number from 0 to 1"));
+  parser
+      .add("--repetition-penalty", given.sampling.repetition_penalty,
+           "divides positive logits of tokens that the text has, and multiplies negative ones; 1: none")
+      .check(number_from(1e-6, 1e6, "number from 1e-6 to 1e6"));
   parser.add("--seed", given.sampling.seed, "of the random numbers").check(integer_from(0));
   parser.add_flag("--past-end", given.past_end, "do not stop at an end-of-text token");
   given.json.add_to(parser);
