@@ -20,12 +20,12 @@
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/program/arguments.hpp>
 #include <kozero/run/session.hpp>
-#include <kozero/run/start_checks.hpp>
 #include <kozero/run/weights_source.hpp>
 #include <kozero/train/generator.hpp>
 #include "io/posix/file.hpp"
 #include "io/posix/readable.hpp"
 #include "io/text/tokenizer.hpp"
+#include "src/commands/trained_tokenizer.hpp"
 
 namespace kozero::commands {
 
@@ -272,21 +272,6 @@ GenerateArguments read_arguments(const Arguments& arguments) {
   parser.parse(arguments);
   given.named.require_applied("generate", kApplied);
   return given;
-}
-
-std::unique_ptr<io::Tokenizer> open_tokenizer(TrainedModel& trained, const DeckArguments& named) {
-  distributed::Communicator& control = trained.session().control();
-  auto tokenizer = distributed::agreed(control, [&] {
-    const bool names_one = named.gives("data.tokenizer");
-    if (trained.source().tokenizer.empty() && !names_one) {
-      throw Error(Failure::deck,
-                  "no text without a tokenizer: " + trained.source().no_tokenizer + ": give data.tokenizer=FILE");
-    }
-    return io::make_tokenizer(names_one ? trained.deck().data.tokenizer : trained.source().tokenizer);
-  });
-  run::require_same_tokenizer(*tokenizer, control);
-  trained.accept_vocabulary(tokenizer->vocab_size());
-  return tokenizer;
 }
 
 /// The prompt's tokens; for an empty prompt the token that begins documents.

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include <kozero/core/error.hpp>
+#include "io/posix/readable.hpp"
 #include "src/data/records.hpp"
 
 namespace kozero::data {
@@ -24,28 +25,6 @@ std::string_view without_leading(std::string_view text, char unwanted) {
 
 std::string_view without_trailing(std::string_view text, char unwanted) {
   return text.substr(0, text.find_last_not_of(unwanted) + 1);
-}
-
-/// Bytes of the white space at the front of the text, one character as Python's str.isspace() has them; 0 for none.
-std::size_t space_at(std::string_view text) {
-  constexpr std::array<std::string_view, 29> kSpaces = {
-      "\t",     "\n",     "\v",     "\f",     "\r",     "\x1c",   "\x1d",   "\x1e",   "\x1f",   " ",
-      "\u0085", "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005", "\u2006",
-      "\u2007", "\u2008", "\u2009", "\u200a", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000"};
-  const auto* const found = std::ranges::find_if(kSpaces, [&](const auto& space) { return text.starts_with(space); });
-  return found == kSpaces.end() ? 0 : found->size();
-}
-
-/// Python's str.strip().
-std::string_view stripped(std::string_view text) {
-  while (const std::size_t space = space_at(text)) text.remove_prefix(space);
-  constexpr std::size_t kMostBytes = 3;
-  for (std::size_t bytes = 1; bytes <= std::min(kMostBytes, text.size());) {
-    const bool is_space = space_at(text.substr(text.size() - bytes)) == bytes;
-    if (is_space) text.remove_suffix(bytes);
-    bytes = is_space ? 1 : bytes + 1;
-  }
-  return text;
 }
 
 /// <|im_start|>role\n ... <|im_end|>\n around the answer that `add_text` adds.
@@ -140,7 +119,7 @@ ChatText llama3(std::span<const Message> messages) {
     chat.add(std::string(name_of(message.role)));
     chat.add_special("<|end_header_id|>");
     chat.add("\n\n");
-    chat.add(std::string(stripped(message.text)), message.is_trained);
+    chat.add(std::string(io::stripped(message.text)), message.is_trained);
     chat.add_special("<|eot_id|>", message.is_trained);
   }
   return chat;
