@@ -84,9 +84,9 @@ TEST_CASE("the model sees the last tokens, and an ending that does not fit is re
 }
 
 TEST_CASE("the choices are those of the largest sum and of the largest per character, the first of equals") {
-  const data::ChoiceItem item{.context = "", .endings = {"ab", "\u00e9\u00e9\u00e9\u00e9", "abcd"}};
-  const auto choice = choice_of(item, std::vector<double>{-3.0, -4.0, -4.0});
-  CHECK(choice.by_sum == 0);
-  CHECK(choice.by_character == 1);  // -1.5, -1, -1
-  CHECK(choice_of(item, std::vector<double>{-3.0, -3.0, -2.5}).by_sum == 2);
+  const data::ChoiceItem item{.context = "", .endings = {"abc", "\u00e9\u00e9", "abcd"}};
+  const auto choice = choice_of(item, std::vector<double>{-4.5, -3.0, -4.0});
+  CHECK(choice.by_sum == 1);
+  CHECK(choice.by_character == 2);  // -1.5, -1.5, -1; -1.5, -0.75, -1 per byte
+  CHECK(choice_of(item, std::vector<double>{-3.0, -3.0, -5.0}).by_sum == 0);
 }
