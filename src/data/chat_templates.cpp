@@ -139,6 +139,18 @@ ChatText plain(std::span<const Message> messages) {
   return chat;
 }
 
+void open_chatml_answer(ChatText& chat) {
+  chat.add_special("<|im_start|>");
+  chat.add("assistant\n");
+}
+void open_llama3_answer(ChatText& chat) {
+  chat.add_special("<|start_header_id|>");
+  chat.add("assistant");
+  chat.add_special("<|end_header_id|>");
+  chat.add("\n\n");
+}
+void open_plain_answer(ChatText& chat) { chat.add("Assistant:\n"); }
+
 constexpr std::array<std::string_view, 4> kTokensOfQwen3 = {"<|im_start|>", "<|im_end|>", "<think>", "</think>"};
 constexpr std::span kTokensOfChatml = std::span(kTokensOfQwen3).first(2);
 constexpr std::array<std::string_view, 4> kTokensOfLlama3 = {"<|begin_of_text|>", "<|start_header_id|>",
@@ -148,14 +160,18 @@ constexpr std::array<std::string_view, 1> kTokensOfPlain = {""};
 struct ChatTemplate {
   const char* name;
   ChatText (*write)(std::span<const Message>);
+  void (*open_answer)(ChatText&);
+  std::string_view end_of_answer;
   std::span<const std::string_view> special_tokens;
 };
-constexpr std::array<ChatTemplate, 6> kTemplates = {{{"chatml", plain_chatml, kTokensOfChatml},
-                                                     {"qwen2", qwen2, kTokensOfChatml},
-                                                     {"qwen2.5", qwen2_5, kTokensOfChatml},
-                                                     {"qwen3", qwen3, kTokensOfQwen3},
-                                                     {"llama3", llama3, kTokensOfLlama3},
-                                                     {"plain", plain, kTokensOfPlain}}};
+constexpr std::array<ChatTemplate, 6> kTemplates = {{
+    {"chatml", plain_chatml, open_chatml_answer, "<|im_end|>", kTokensOfChatml},
+    {"qwen2", qwen2, open_chatml_answer, "<|im_end|>", kTokensOfChatml},
+    {"qwen2.5", qwen2_5, open_chatml_answer, "<|im_end|>", kTokensOfChatml},
+    {"qwen3", qwen3, open_chatml_answer, "<|im_end|>", kTokensOfQwen3},
+    {"llama3", llama3, open_llama3_answer, "<|eot_id|>", kTokensOfLlama3},
+    {"plain", plain, open_plain_answer, "", kTokensOfPlain},
+}};
 
 const ChatTemplate& template_of(const std::string& name) {
   const auto* const found = std::ranges::find(kTemplates, name, &ChatTemplate::name);
@@ -184,6 +200,17 @@ ChatText chat_text(const std::string& chat_template, std::span<const Message> me
   }
   return found.write(messages);
 }
+
+ChatText chat_prompt_text(const std::string& chat_template, std::span<const Message> messages, bool thinks) {
+  ChatText chat = chat_text(chat_template, messages);
+  template_of(chat_template).open_answer(chat);
+  if (has_thinking(chat_template) && !thinks) add_thought(chat, {}, false);
+  return chat;
+}
+
+std::string_view end_of_answer(const std::string& chat_template) { return template_of(chat_template).end_of_answer; }
+
+bool has_thinking(const std::string& chat_template) { return template_of(chat_template).write == qwen3; }
 
 std::span<const std::string_view> special_tokens_of(const std::string& chat_template) {
   return template_of(chat_template).special_tokens;

@@ -70,6 +70,14 @@ std::int64_t GenerationOrder::longest() const {
   return static_cast<std::int64_t>(most) + count;
 }
 
+GenerationTimes& GenerationTimes::operator+=(const GenerationTimes& other) {
+  prompt_tokens += other.prompt_tokens;
+  prompt_s += other.prompt_s;
+  step_tokens += other.step_tokens;
+  step_s += other.step_s;
+  return *this;
+}
+
 CachedGenerator::Arrays CachedGenerator::take(Evaluator& evaluator, std::int64_t sequences, std::int64_t positions,
                                               MemoryLedger& ledger) {
   const std::int64_t rows = std::max(std::min(kBlockRows, positions), sequences);

@@ -67,6 +67,8 @@ struct GenerationTimes {
   double prompt_s = 0.0;
   std::int64_t step_tokens = 0;
   double step_s = 0.0;
+
+  GenerationTimes& operator+=(const GenerationTimes& other);
 };
 
 /// Continues several token sequences at once, with a cache of keys and values.
