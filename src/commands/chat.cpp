@@ -117,9 +117,10 @@ std::vector<Token> tokens_within(data::ChatPrompt& prompt, std::int64_t context,
     ++turns;
     tokens = prompt.tokens();
   }
-  if (turns > 0)
-    note = fmt::format("note         the oldest {} of the conversation left out (--context {})\n",
-                       turns == 1 ? "turn is" : fmt::format("{} turns are", turns), context);
+  if (turns > 0) {
+    note = fmt::format("note         the oldest {} of the conversation {} left out (--context {})\n",
+                       turns == 1 ? "turn" : fmt::format("{} turns", turns), turns == 1 ? "is" : "are", context);
+  }
   if (std::ssize(tokens) > context) {
     note += fmt::format("note         the question has {} tokens: the model sees its last {} (--context)\n",
                         tokens.size(), context);
@@ -145,7 +146,22 @@ void chat(run::TrainedModel& trained, const io::Tokenizer& tokenizer, const prog
   Questions questions;
   train::GenerationTimes all;
   nlohmann::ordered_json turns = nlohmann::ordered_json::array();
-  while (const auto question = questions.next(control)) {
+  const auto conclude = [&] {
+    if (!is_first) return;
+    nlohmann::ordered_json object = {{"chat_template", name}, {"turns", turns}};
+    add_rates(object, all);
+    json.print(object);
+    std::cerr << rate_line(all) << std::endl;
+  };
+  const auto next_question = [&]() -> std::optional<std::string> {
+    try {
+      return questions.next(control);
+    } catch (const Error&) {
+      if (!turns.empty()) conclude();  // the turns so far
+      throw;
+    }
+  };
+  while (const auto question = next_question()) {
     prompt->ask(*question);
     std::string note;
     const std::vector<Token> tokens = tokens_within(*prompt, context, given.count, note);
@@ -156,9 +172,8 @@ void chat(run::TrainedModel& trained, const io::Tokenizer& tokenizer, const prog
                                        .first_prompt = std::ssize(turns),
                                        .reuses_cache = true};
     Answer answer(tokenizer, tokens, is_first && !json.is_asked());
-    const auto times = generator.run(order, answer);
+    all += generator.run(order, answer);
     prompt->answer(answer.text());
-    all += times;
     if (!answer.ended_by_token()) note += fmt::format("note         the answer was cut (--tokens {})\n", given.count);
     if (is_first) std::cerr << note << std::flush;
     turns.push_back({{"question", *question},
@@ -167,11 +182,7 @@ void chat(run::TrainedModel& trained, const io::Tokenizer& tokenizer, const prog
                      {"ids", answer.tokens()},
                      {"end", answer.ended_by_token() ? "end_of_answer" : "length"}});
   }
-  if (!is_first) return;
-  nlohmann::ordered_json object = {{"chat_template", name}, {"turns", turns}};
-  add_rates(object, all);
-  json.print(object);
-  std::cerr << rate_line(all) << std::endl;
+  conclude();
 }
 
 }  // namespace kozero::commands
