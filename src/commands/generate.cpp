@@ -231,10 +231,8 @@ Refusal number_from(double least, double most, const std::string& accepted) {
   };
 }
 
-GenerateArguments read_arguments(const Arguments& arguments) {
-  GenerateArguments given;
-  OptionParser parser("generate");
-  given.named.add_to(parser, kApplied);
+/// The options for texts, which --chat excludes.
+std::vector<Option> add_texts(OptionParser& parser, GenerateArguments& given) {
   const Option prompt = parser
                             .add("--prompt", given.prompts.text,
                                  "the text to continue; -: standard input; none: a new text, behind the "
@@ -251,50 +249,68 @@ GenerateArguments read_arguments(const Arguments& arguments) {
                            .type_name("FILE")
                            .excludes(prompt)
                            .excludes(file);
-  const Option samples = parser.add("--samples", given.samples, "continuations of each text").check(integer_from(1));
-  const Option chats = parser
-                           .add_flag("--chat", given.chats,
-                                     "answer each line of standard input, as the next turn of one conversation, with "
-                                     "the run's data.chat_template or that of an override (auto: the one beside the "
-                                     "tokenizer)")
-                           .excludes(prompt)
-                           .excludes(file)
-                           .excludes(lines)
-                           .excludes(samples);
-  const Option system = parser.add("--system", given.chat.system, "with --chat: the system message").type_name("TEXT");
-  const Option no_thinking = parser.add_flag("--no-thinking", given.chat.no_thinking,
-                                             "with --chat: answers of qwen3 begin with an empty <think> block");
-  const Option context = parser
-                             .add("--context", given.chat.context,
-                                  "with --chat: tokens of the conversation that the model sees, at most; beyond, the "
-                                  "oldest turns are left out; 0: model.seq, at most 4096")
-                             .check(integer_from(0));
+  return {prompt,
+          file,
+          lines,
+          parser.add("--samples", given.samples, "continuations of each text").check(integer_from(1)),
+          parser.add("--batch", given.batch, "texts that are generated at once, at most").check(integer_from(1)),
+          parser.add_flag("--past-end", given.past_end, "do not stop at an end-of-text token")};
+}
+
+struct NamedOption {
+  std::string name;
+  Option option;
+};
+
+/// --chat, and the options for it alone, which it returns.
+std::vector<NamedOption> add_chat(OptionParser& parser, GenerateArguments& given, const std::vector<Option>& texts) {
+  Option chats =
+      parser.add_flag("--chat", given.chats,
+                      "answer each line of standard input, as the next turn of one conversation, with the "
+                      "run's data.chat_template or that of an override (auto: the one beside the tokenizer)");
+  for (const Option& each : texts) chats.excludes(each);
+  return {
+      {"--system", parser.add("--system", given.chat.system, "with --chat: the system message").type_name("TEXT")},
+      {"--no-thinking", parser.add_flag("--no-thinking", given.chat.no_thinking,
+                                        "with --chat: answers of qwen3 begin with an empty <think> block")},
+      {"--context", parser
+                        .add("--context", given.chat.context,
+                             "with --chat: tokens of the conversation that the model sees, at most; beyond, the oldest "
+                             "turns are left out; 0: model.seq, at most 4096")
+                        .check(integer_from(0))}};
+}
+
+void add_sampling(OptionParser& parser, train::Sampling& sampling) {
+  parser
+      .add("--repetition-penalty", sampling.repetition_penalty,
+           "divides positive logits of tokens that the text has, and multiplies negative ones; 1: none")
+      .check(number_from(1e-6, 1e6, "number from 1e-6 to 1e6"));
+  parser.add("--temperature", sampling.temperature, "divides the logits; 0 takes the likeliest token")
+      .check(number_from(0.0, 1e30, "finite number >= 0"));
+  parser.add("--top-k", sampling.top_k, "pick from the K likeliest tokens; 0: from all").check(integer_from(0));
+  parser.add("--top-p", sampling.top_p, "of these, pick from the likeliest that together have this probability")
+      .check(number_from(0.0, 1.0, "number from 0 to 1"));
+  parser.add("--min-p", sampling.min_p, "of these, pick from those with this share of the largest probability")
+      .check(number_from(0.0, 1.0, "number from 0 to 1"));
+  parser.add("--seed", sampling.seed, "of the random numbers").check(integer_from(0));
+}
+
+GenerateArguments read_arguments(const Arguments& arguments) {
+  GenerateArguments given;
+  OptionParser parser("generate");
+  given.named.add_to(parser, kApplied);
+  const auto of_texts = add_texts(parser, given);
+  const auto of_chat = add_chat(parser, given, of_texts);
   parser
       .add("--tokens", given.chat.count,
            "new tokens of each text or answer, at most; those beyond model.seq see the last "
            "model.seq tokens, which are run anew for each")
       .check(integer_from(0));
-  parser.add("--batch", given.batch, "texts that are generated at once, at most").check(integer_from(1));
-  parser.add("--temperature", given.chat.sampling.temperature, "divides the logits; 0 takes the likeliest token")
-      .check(number_from(0.0, 1e30, "finite number >= 0"));
-  parser.add("--top-k", given.chat.sampling.top_k, "pick from the K likeliest tokens; 0: from all")
-      .check(integer_from(0));
-  parser.add("--top-p", given.chat.sampling.top_p, "pick from the likeliest tokens that together have this probability")
-      .check(number_from(0.0, 1.0, "number from 0 to 1"));
-  parser
-      .add("--min-p", given.chat.sampling.min_p, "of these, pick from those with this share of the largest probability")
-      .check(number_from(0.0, 1.0, "number from 0 to 1"));
-  parser
-      .add("--repetition-penalty", given.chat.sampling.repetition_penalty,
-           "divides positive logits of tokens that the text has, and multiplies negative ones; 1: none")
-      .check(number_from(1e-6, 1e6, "number from 1e-6 to 1e6"));
-  parser.add("--seed", given.chat.sampling.seed, "of the random numbers").check(integer_from(0));
-  parser.add_flag("--past-end", given.past_end, "do not stop at an end-of-text token");
+  add_sampling(parser, given.chat.sampling);
   given.json.add_to(parser);
   parser.parse(arguments);
   given.named.require_applied("generate", kApplied);
-  for (const auto& [option, name] :
-       {std::pair(system, "--system"), std::pair(no_thinking, "--no-thinking"), std::pair(context, "--context")}) {
+  for (const auto& [name, option] : of_chat) {
     if (given.chats || !option.is_given()) continue;
     throw Error(Failure::deck, fmt::format("generate: {} is for --chat", name), Error::Seen::by_all_ranks);
   }

@@ -162,6 +162,7 @@ chat_refusals() {
   expect 2 'data.chat_template = "none": --chat needs a template$' "$kozero" generate chat --chat data.chat_template=none
   expect 2 'data.chat_template = "x": accepted: ' "$kozero" generate chat --chat data.chat_template=x
   expect 2 '--prompt excludes --chat' "$kozero" generate chat --chat --prompt a
+  expect 2 '--past-end excludes --chat' "$kozero" generate chat --chat --past-end
   expect 2 '--samples excludes --chat' "$kozero" generate chat --chat --samples 2
   make_run
   expect 2 'data.chat_template = "auto": no template beside the tokenizer ".*"; give one of chatml, ' "$kozero" generate run --chat
