@@ -74,6 +74,16 @@ std::optional<double> amount(std::string_view text, const std::array<Unit, N>& u
   return unit == units.end() ? std::nullopt : std::optional(number * unit->factor);
 }
 
+/// Bytes of the white space at the front of the text, one character as Python's str.isspace() has them; 0 for none.
+std::size_t space_at(std::string_view text) {
+  constexpr std::array<std::string_view, 29> kSpaces = {
+      "\t",     "\n",     "\v",     "\f",     "\r",     "\x1c",   "\x1d",   "\x1e",   "\x1f",   " ",
+      "\u0085", "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005", "\u2006",
+      "\u2007", "\u2008", "\u2009", "\u200a", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000"};
+  const auto* const found = std::ranges::find_if(kSpaces, [&](const auto& space) { return text.starts_with(space); });
+  return found == kSpaces.end() ? 0 : found->size();
+}
+
 }  // namespace
 
 std::size_t utf8_character(std::string_view text) {
@@ -200,6 +210,21 @@ std::string json_excerpt(const nlohmann::json& value) {
   std::string all = value.dump(-1, ' ', true);
   if (all.size() > kShown) all.replace(kShown, std::string::npos, "...");
   return all;
+}
+
+std::string_view stripped_at_end(std::string_view text) {
+  constexpr std::size_t kMostBytes = 3;  // of a white space
+  for (std::size_t bytes = 1; bytes <= std::min(kMostBytes, text.size());) {
+    const bool is_space = space_at(text.substr(text.size() - bytes)) == bytes;
+    if (is_space) text.remove_suffix(bytes);
+    bytes = is_space ? 1 : bytes + 1;
+  }
+  return text;
+}
+
+std::string_view stripped(std::string_view text) {
+  while (const std::size_t space = space_at(text)) text.remove_prefix(space);
+  return stripped_at_end(text);
 }
 
 }  // namespace kozero::io

@@ -53,6 +53,10 @@ std::optional<double> seconds_of_text(std::string_view text);
 /// The text with blanks for line ends and other control characters.
 std::string on_one_line(std::string text);
 
+/// The text without white space at both ends, as Python's str.strip() has it, and at its end alone (str.rstrip()).
+std::string_view stripped(std::string_view text);
+std::string_view stripped_at_end(std::string_view text);
+
 /// A JSON value for a message: on one line, in ASCII, cut to at most 83 characters.
 std::string json_excerpt(const nlohmann::json& value);
 

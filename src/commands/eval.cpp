@@ -5,6 +5,7 @@
 #include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include <kozero/commands/commands.hpp>
 #include <kozero/core/architecture.hpp>
@@ -18,6 +19,8 @@
 #include <kozero/run/evaluation_text.hpp>
 #include <kozero/run/weights_source.hpp>
 #include <kozero/train/evaluation.hpp>
+#include "io/posix/readable.hpp"
+#include "src/commands/eval_choices.hpp"
 
 namespace kozero::commands {
 
@@ -29,11 +32,13 @@ using run::WeightsSource;
 
 namespace {
 
-/// The keys that eval reads, besides the model's shape. It computes in f32, whatever precision trained the weights.
-const std::vector<std::string> kApplied = {
-    "data.text",  "data.source",  "data.tokens",         "data.tokenizer",    "data.cache",
-    "comm.",      "zero.stage",   "zero.prefetch_units", "train.micro_batch", "run.threads",
-    "run.device", "run.products", "run.tuning",          "run.deterministic"};
+/// The keys that eval reads, besides the model's shape. Without train.precision it computes in f32, whatever precision
+/// trained the weights.
+const std::vector<std::string> kApplied = {"data.text",          "data.source", "data.tokens",  "data.tokenizer",
+                                           "data.chat_template", "data.cache",  "comm.",        "train.precision",
+                                           "train.micro_batch",  "train.seq",   "zero.stage",   "zero.prefetch_units",
+                                           "run.threads",        "run.device",  "run.products", "run.tuning",
+                                           "run.deterministic"};
 
 bool gives_data(const DeckArguments& named) {
   return named.gives("data.text") || named.gives("data.source") || named.gives("data.tokens");
@@ -74,6 +79,15 @@ std::string remark_on(const data::DataSet& data, const io::Deck& deck) {
   return fmt::format("note         an end-of-text token (id {}) is put before each document\n", separator);
 }
 
+/// A note that of conversations the answers alone count; "" for other data.
+std::string remark_on_answers(const data::TokenShards* shards, const data::SampleSource& source, std::int64_t seq,
+                              std::int64_t targets) {
+  if (shards == nullptr || !shards->answers()) return "";
+  const std::int64_t all = source.num_samples() * seq + source.tail();
+  return fmt::format("note         only answers count: {} of {} targets\n", io::grouped_digits(targets),
+                     io::grouped_digits(all));
+}
+
 /// The loss on all of `source`, and on each of several sources. A mixture's loss is the sources' mean by weight.
 train::Evaluation evaluation_of(train::Evaluator& evaluator, const data::DataSet& data,
                                 const data::SampleSource& source, bool own_data) {
@@ -96,13 +110,23 @@ void eval(const distributed::Environment& environment, const Arguments& argument
   named.add_to(parser, kApplied);
   std::string adapter;
   program::add_adapter_option(parser, adapter);
+  std::optional<std::string> choices;
+  parser
+      .add("--choices", choices,
+           "JSON lines of multiple-choice items instead of text: \"context\" (or \"ctx\"), \"endings\" and "
+           "\"label\"; accuracy by log-likelihood, and by that per character (acc_norm)")
+      .type_name("FILE");
   JsonOutput json;
   json.add_to(parser);
   parser.parse(arguments);
   named.require_applied("eval", kApplied);
 
-  TrainedModel trained(named.path, named.overrides, environment, train::Use::evaluation, adapter);
   const bool own_data = !gives_data(named);
+  if (choices && !own_data) refuse("eval: --choices excludes data.text, data.source and data.tokens");
+  std::vector<std::string> overrides = named.overrides;
+  if (choices) overrides.emplace_back("train.micro_batch=1");  // endings are scored one at a time
+  TrainedModel trained(named.path, overrides, environment, train::Use::evaluation, adapter);
+  if (choices) return eval_choices(trained, named, *choices, json);
   io::Deck deck = evaluated_deck(trained, named);
   distributed::Communicator& control = trained.session().control();
   // Not beside the weights, whose folder may be read-only.
@@ -115,13 +139,15 @@ void eval(const distributed::Environment& environment, const Arguments& argument
     throw Error(Failure::deck, "the run kept no validation data: name some, for example 'data.text=[\"FILE\"]'",
                 Error::Seen::by_all_ranks);
   }
-  data::DataCheck({own_data ? data.validation_shards : data.train_shards}, control).finish(control);
+  const auto& shards = own_data ? data.validation_shards : data.train_shards;
+  data::DataCheck({shards}, control).finish(control);
   const train::Evaluation result = evaluation_of(trained.evaluator(), data, *source, own_data);
   if (environment.rank() != 0) return;
   std::cout << run::evaluation_line(result.loss, bytes_per_token, own_data ? "validation" : "given data") << ", "
             << result.targets << " tokens\n";
   for (const auto& each : result.sources) std::cout << "  " << run::source_line(each) << "\n";
-  std::cout << remark_on(data, deck) << std::flush;
+  std::cout << remark_on_answers(shards.get(), *source, trained.settings().step.seq, result.targets)
+            << remark_on(data, deck) << std::flush;
   nlohmann::ordered_json object = {{"data", own_data ? "validation" : "given"},
                                    {"loss", result.loss},
                                    {"perplexity", std::exp(result.loss)},
@@ -129,7 +155,8 @@ void eval(const distributed::Environment& environment, const Arguments& argument
                                    {"tokens", result.targets}};
   if (bytes_per_token) object["bits_per_byte"] = run::bits_per_byte(result.loss, *bytes_per_token);
   for (const auto& each : result.sources) {
-    object["sources"][each.name] = {{"loss", each.loss}, {"bits_per_byte", nullptr}, {"tokens", each.tokens}};
+    object["sources"][each.name] = {
+        {"loss", each.loss}, {"perplexity", std::exp(each.loss)}, {"bits_per_byte", nullptr}, {"tokens", each.tokens}};
     if (each.bytes_per_token)
       object["sources"][each.name]["bits_per_byte"] = run::bits_per_byte(each.loss, *each.bytes_per_token);
   }

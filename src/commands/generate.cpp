@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// generate.cpp: the command `generate`: reads prompts, samples continuations with a cache, and prints them in order.
+// generate.cpp: the command `generate`: reads prompts, samples continuations with a cache, and prints them in order; or
+// hands over to chat.
 #include <fmt/format.h>
 #include <algorithm>
 #include <charconv>
@@ -20,12 +21,14 @@
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/program/arguments.hpp>
 #include <kozero/run/session.hpp>
-#include <kozero/run/start_checks.hpp>
 #include <kozero/run/weights_source.hpp>
 #include <kozero/train/generator.hpp>
 #include "io/posix/file.hpp"
 #include "io/posix/readable.hpp"
 #include "io/text/tokenizer.hpp"
+#include "src/commands/chat.hpp"
+#include "src/commands/generation_report.hpp"
+#include "src/commands/trained_tokenizer.hpp"
 
 namespace kozero::commands {
 
@@ -193,19 +196,19 @@ nlohmann::ordered_json GeneratedTexts::json() const {
   return all;
 }
 
-/// The keys that generate reads, besides the model's shape. It computes in f32.
-const std::vector<std::string> kApplied = {"data.tokenizer",      "comm.",       "zero.stage",
-                                           "zero.prefetch_units", "run.threads", "run.device",
-                                           "run.products",        "run.tuning",  "run.deterministic"};
+/// The keys that generate reads, besides the model's shape. Without train.precision it computes in f32.
+const std::vector<std::string> kApplied = {"data.tokenizer", "data.chat_template",  "train.precision",  "comm.",
+                                           "zero.stage",     "zero.prefetch_units", "run.threads",      "run.device",
+                                           "run.products",   "run.tuning",          "run.deterministic"};
 
 struct GenerateArguments {
   DeckArguments named;
   std::string adapter;
   PromptSource prompts;
-  std::int64_t count = 200;
+  bool chats = false;
+  ChatArguments chat;  // has count and sampling, also for texts
   std::int64_t samples = 1;
   std::int64_t batch = 8;
-  train::Sampling sampling;
   bool past_end = false;
   JsonOutput json;
 };
@@ -229,11 +232,8 @@ Refusal number_from(double least, double most, const std::string& accepted) {
   };
 }
 
-GenerateArguments read_arguments(const Arguments& arguments) {
-  GenerateArguments given;
-  OptionParser parser("generate");
-  given.named.add_to(parser, kApplied);
-  program::add_adapter_option(parser, given.adapter);
+/// The options for texts, which --chat excludes.
+std::vector<Option> add_texts(OptionParser& parser, GenerateArguments& given) {
   const Option prompt = parser
                             .add("--prompt", given.prompts.text,
                                  "the text to continue; -: standard input; none: a new text, behind the "
@@ -244,45 +244,79 @@ GenerateArguments read_arguments(const Arguments& arguments) {
                                "a file with the text to continue; of one newline at its end nothing is kept")
                           .type_name("FILE")
                           .excludes(prompt);
+  const Option lines = parser
+                           .add("--prompts", given.prompts.lines_file,
+                                "a file with a text to continue in each line; empty lines are skipped")
+                           .type_name("FILE")
+                           .excludes(prompt)
+                           .excludes(file);
+  return {prompt,
+          file,
+          lines,
+          parser.add("--samples", given.samples, "continuations of each text").check(integer_from(1)),
+          parser.add("--batch", given.batch, "texts that are generated at once, at most").check(integer_from(1)),
+          parser.add_flag("--past-end", given.past_end, "do not stop at an end-of-text token")};
+}
+
+struct NamedOption {
+  std::string name;
+  Option option;
+};
+
+/// --chat, and the options for it alone, which it returns.
+std::vector<NamedOption> add_chat(OptionParser& parser, GenerateArguments& given, const std::vector<Option>& texts) {
+  Option chats =
+      parser.add_flag("--chat", given.chats,
+                      "answer each line of standard input, as the next turn of one conversation, with the "
+                      "run's data.chat_template or that of an override (auto: the one beside the tokenizer)");
+  for (const Option& each : texts) chats.excludes(each);
+  return {
+      {"--system", parser.add("--system", given.chat.system, "with --chat: the system message").type_name("TEXT")},
+      {"--no-thinking", parser.add_flag("--no-thinking", given.chat.no_thinking,
+                                        "with --chat: answers of qwen3 begin with an empty <think> block")},
+      {"--context", parser
+                        .add("--context", given.chat.context,
+                             "with --chat: tokens of the conversation that the model sees, at most; beyond, the oldest "
+                             "turns are left out; 0: model.seq, at most 4096")
+                        .check(integer_from(0))}};
+}
+
+void add_sampling(OptionParser& parser, train::Sampling& sampling) {
   parser
-      .add("--prompts", given.prompts.lines_file,
-           "a file with a text to continue in each line; empty lines are skipped")
-      .type_name("FILE")
-      .excludes(prompt)
-      .excludes(file);
+      .add("--repetition-penalty", sampling.repetition_penalty,
+           "divides positive logits of tokens that the text has, and multiplies negative ones; 1: none")
+      .check(number_from(1e-6, 1e6, "number from 1e-6 to 1e6"));
+  parser.add("--temperature", sampling.temperature, "divides the logits; 0 takes the likeliest token")
+      .check(number_from(0.0, 1e30, "finite number >= 0"));
+  parser.add("--top-k", sampling.top_k, "pick from the K likeliest tokens; 0: from all").check(integer_from(0));
+  parser.add("--top-p", sampling.top_p, "of these, pick from the likeliest that together have this probability")
+      .check(number_from(0.0, 1.0, "number from 0 to 1"));
+  parser.add("--min-p", sampling.min_p, "of these, pick from those with this share of the largest probability")
+      .check(number_from(0.0, 1.0, "number from 0 to 1"));
+  parser.add("--seed", sampling.seed, "of the random numbers").check(integer_from(0));
+}
+
+GenerateArguments read_arguments(const Arguments& arguments) {
+  GenerateArguments given;
+  OptionParser parser("generate");
+  given.named.add_to(parser, kApplied);
+  program::add_adapter_option(parser, given.adapter);
+  const auto of_texts = add_texts(parser, given);
+  const auto of_chat = add_chat(parser, given, of_texts);
   parser
-      .add("--tokens", given.count,
-           "new tokens of each text, at most; those beyond model.seq see the last "
+      .add("--tokens", given.chat.count,
+           "new tokens of each text or answer, at most; those beyond model.seq see the last "
            "model.seq tokens, which are run anew for each")
       .check(integer_from(0));
-  parser.add("--samples", given.samples, "continuations of each text").check(integer_from(1));
-  parser.add("--batch", given.batch, "texts that are generated at once, at most").check(integer_from(1));
-  parser.add("--temperature", given.sampling.temperature, "divides the logits; 0 takes the likeliest token")
-      .check(number_from(0.0, 1e30, "finite number >= 0"));
-  parser.add("--top-k", given.sampling.top_k, "pick from the K likeliest tokens; 0: from all").check(integer_from(0));
-  parser.add("--top-p", given.sampling.top_p, "pick from the likeliest tokens that together have this probability")
-      .check(number_from(0.0, 1.0, "number from 0 to 1"));
-  parser.add("--seed", given.sampling.seed, "of the random numbers").check(integer_from(0));
-  parser.add_flag("--past-end", given.past_end, "do not stop at an end-of-text token");
+  add_sampling(parser, given.chat.sampling);
   given.json.add_to(parser);
   parser.parse(arguments);
   given.named.require_applied("generate", kApplied);
+  for (const auto& [name, option] : of_chat) {
+    if (given.chats || !option.is_given()) continue;
+    throw Error(Failure::deck, fmt::format("generate: {} is for --chat", name), Error::Seen::by_all_ranks);
+  }
   return given;
-}
-
-std::unique_ptr<io::Tokenizer> open_tokenizer(TrainedModel& trained, const DeckArguments& named) {
-  distributed::Communicator& control = trained.session().control();
-  auto tokenizer = distributed::agreed(control, [&] {
-    const bool names_one = named.gives("data.tokenizer");
-    if (trained.source().tokenizer.empty() && !names_one) {
-      throw Error(Failure::deck,
-                  "no text without a tokenizer: " + trained.source().no_tokenizer + ": give data.tokenizer=FILE");
-    }
-    return io::make_tokenizer(names_one ? trained.deck().data.tokenizer : trained.source().tokenizer);
-  });
-  run::require_same_tokenizer(*tokenizer, control);
-  trained.accept_vocabulary(tokenizer->vocab_size());
-  return tokenizer;
 }
 
 /// The prompt's tokens; for an empty prompt the token that begins documents.
@@ -296,14 +330,12 @@ train::GenerationOrder order_of(const GenerateArguments& given, const io::Tokeni
                                 const std::vector<std::string>& prompts) {
   train::GenerationOrder order;
   order.samples = given.samples;
-  order.count = given.count;
-  order.sampling = given.sampling;
+  order.count = given.chat.count;
+  order.sampling = given.chat.sampling;
   if (!given.past_end) order.ends = [&](Token token) { return tokenizer.ends_text(token); };
   for (const auto& prompt : prompts) order.prompts.push_back(tokens_of(tokenizer, prompt));
   return order;
 }
-
-double rate(std::int64_t tokens, double seconds) { return seconds > 0.0 ? static_cast<double>(tokens) / seconds : 0.0; }
 
 /// A note on the longest prompt if it exceeds model.seq tokens, else "".
 std::string note_on_long_prompts(const train::GenerationOrder& order, std::int64_t seq) {
@@ -312,62 +344,27 @@ std::string note_on_long_prompts(const train::GenerationOrder& order, std::int64
   return fmt::format("note         a prompt has {} tokens: the model sees its last {} (model.seq)\n", longest, seq);
 }
 
-/// Bytes of the booked arrays: weights, cache, others.
-std::string memory_line(const MemoryLedger& ledger, std::int64_t sequences, std::int64_t positions) {
-  std::int64_t cache = 0;
-  for (const auto& line : ledger.lines()) {
-    if (line.label.find(" cached ") != std::string::npos) cache += line.bytes;
-  }
-  const std::int64_t weights = ledger.bytes(Memory::parameters) + ledger.bytes(Memory::gathered);
-  return fmt::format("memory       weights {}, cache {} for {} x {} tokens, other {}", io::readable_bytes(weights),
-                     io::readable_bytes(cache), sequences, positions,
-                     io::readable_bytes(ledger.total() - weights - cache));
-}
-
-std::string rate_line(const train::GenerationTimes& times) {
-  return fmt::format(
-      "rate         prompt {} tokens in {:.2f} s, {:.1f} tokens/s; generated {} tokens in {:.2f} s, {:.1f} "
-      "tokens/s",
-      times.prompt_tokens, times.prompt_s, rate(times.prompt_tokens, times.prompt_s), times.step_tokens, times.step_s,
-      rate(times.step_tokens, times.step_s));
-}
-
-nlohmann::ordered_json json_of(const GeneratedTexts& texts, const train::GenerationTimes& times) {
-  return {{"texts", texts.json()},
-          {"prompt_tokens", times.prompt_tokens},
-          {"prompt_s", times.prompt_s},
-          {"step_tokens", times.step_tokens},
-          {"step_s", times.step_s},
-          {"prompt_tokens_per_s", rate(times.prompt_tokens, times.prompt_s)},
-          {"tokens_per_s", rate(times.step_tokens, times.step_s)}};
-}
-
 }  // namespace
 
 void generate(const distributed::Environment& environment, const Arguments& arguments) {
   const GenerateArguments given = read_arguments(arguments);
   TrainedModel trained(given.named.path, given.named.overrides, environment, train::Use::generation, given.adapter);
   const auto tokenizer = open_tokenizer(trained, given.named);
+  if (given.chats) return chat(trained, *tokenizer, given.named, given.chat, given.json);
   const auto prompts = given.prompts.read(trained.session().control());
   const auto order = order_of(given, *tokenizer, prompts);
 
-  const std::int64_t sequences = std::min(given.batch, order.num_sequences());
-  const std::int64_t positions = std::min(order.longest(), trained.settings().model.seq);
-  run::require_room_for(train::CachedGenerator::bytes(trained.evaluator(), sequences, positions),
-                        fmt::format("the cache for {} x {} tokens", sequences, positions), "lower --batch or --tokens",
-                        trained.session());
-  train::CachedGenerator generator(trained.evaluator(), tokenizer->vocab_size(), sequences, positions,
-                                   trained.ledger());
+  const std::int64_t seq = trained.settings().model.seq;
   const bool is_first = environment.rank() == 0;
-  if (is_first) {
-    std::cerr << note_on_long_prompts(order, trained.settings().model.seq)
-              << memory_line(trained.ledger(), sequences, positions) << std::endl;
-  }
-
+  if (is_first) std::cerr << note_on_long_prompts(order, seq);
+  auto generator = make_generator(trained, tokenizer->vocab_size(), std::min(given.batch, order.num_sequences()),
+                                  std::min(order.longest(), seq), "lower --batch or --tokens");
   GeneratedTexts texts(*tokenizer, prompts, order, is_first && !given.json.is_asked());
   const auto times = generator.run(order, texts);
   if (!is_first) return;
-  given.json.print(json_of(texts, times));
+  nlohmann::ordered_json json = {{"texts", texts.json()}};
+  add_rates(json, times);
+  given.json.print(json);
   std::cerr << rate_line(times) << std::endl;
 }
 

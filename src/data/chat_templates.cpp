@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include <kozero/core/error.hpp>
+#include "io/posix/readable.hpp"
 #include "src/data/records.hpp"
 
 namespace kozero::data {
@@ -24,28 +25,6 @@ std::string_view without_leading(std::string_view text, char unwanted) {
 
 std::string_view without_trailing(std::string_view text, char unwanted) {
   return text.substr(0, text.find_last_not_of(unwanted) + 1);
-}
-
-/// Bytes of the white space at the front of the text, one character as Python's str.isspace() has them; 0 for none.
-std::size_t space_at(std::string_view text) {
-  constexpr std::array<std::string_view, 29> kSpaces = {
-      "\t",     "\n",     "\v",     "\f",     "\r",     "\x1c",   "\x1d",   "\x1e",   "\x1f",   " ",
-      "\u0085", "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005", "\u2006",
-      "\u2007", "\u2008", "\u2009", "\u200a", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000"};
-  const auto* const found = std::ranges::find_if(kSpaces, [&](const auto& space) { return text.starts_with(space); });
-  return found == kSpaces.end() ? 0 : found->size();
-}
-
-/// Python's str.strip().
-std::string_view stripped(std::string_view text) {
-  while (const std::size_t space = space_at(text)) text.remove_prefix(space);
-  constexpr std::size_t kMostBytes = 3;
-  for (std::size_t bytes = 1; bytes <= std::min(kMostBytes, text.size());) {
-    const bool is_space = space_at(text.substr(text.size() - bytes)) == bytes;
-    if (is_space) text.remove_suffix(bytes);
-    bytes = is_space ? 1 : bytes + 1;
-  }
-  return text;
 }
 
 /// <|im_start|>role\n ... <|im_end|>\n around the answer that `add_text` adds.
@@ -140,7 +119,7 @@ ChatText llama3(std::span<const Message> messages) {
     chat.add(std::string(name_of(message.role)));
     chat.add_special("<|end_header_id|>");
     chat.add("\n\n");
-    chat.add(std::string(stripped(message.text)), message.is_trained);
+    chat.add(std::string(io::stripped(message.text)), message.is_trained);
     chat.add_special("<|eot_id|>", message.is_trained);
   }
   return chat;
@@ -160,6 +139,18 @@ ChatText plain(std::span<const Message> messages) {
   return chat;
 }
 
+void open_chatml_answer(ChatText& chat) {
+  chat.add_special("<|im_start|>");
+  chat.add("assistant\n");
+}
+void open_llama3_answer(ChatText& chat) {
+  chat.add_special("<|start_header_id|>");
+  chat.add("assistant");
+  chat.add_special("<|end_header_id|>");
+  chat.add("\n\n");
+}
+void open_plain_answer(ChatText& chat) { chat.add("Assistant:\n"); }
+
 constexpr std::array<std::string_view, 4> kTokensOfQwen3 = {"<|im_start|>", "<|im_end|>", "<think>", "</think>"};
 constexpr std::span kTokensOfChatml = std::span(kTokensOfQwen3).first(2);
 constexpr std::array<std::string_view, 4> kTokensOfLlama3 = {"<|begin_of_text|>", "<|start_header_id|>",
@@ -169,14 +160,18 @@ constexpr std::array<std::string_view, 1> kTokensOfPlain = {""};
 struct ChatTemplate {
   const char* name;
   ChatText (*write)(std::span<const Message>);
+  void (*open_answer)(ChatText&);
+  std::string_view end_of_answer;
   std::span<const std::string_view> special_tokens;
 };
-constexpr std::array<ChatTemplate, 6> kTemplates = {{{"chatml", plain_chatml, kTokensOfChatml},
-                                                     {"qwen2", qwen2, kTokensOfChatml},
-                                                     {"qwen2.5", qwen2_5, kTokensOfChatml},
-                                                     {"qwen3", qwen3, kTokensOfQwen3},
-                                                     {"llama3", llama3, kTokensOfLlama3},
-                                                     {"plain", plain, kTokensOfPlain}}};
+constexpr std::array<ChatTemplate, 6> kTemplates = {{
+    {"chatml", plain_chatml, open_chatml_answer, "<|im_end|>", kTokensOfChatml},
+    {"qwen2", qwen2, open_chatml_answer, "<|im_end|>", kTokensOfChatml},
+    {"qwen2.5", qwen2_5, open_chatml_answer, "<|im_end|>", kTokensOfChatml},
+    {"qwen3", qwen3, open_chatml_answer, "<|im_end|>", kTokensOfQwen3},
+    {"llama3", llama3, open_llama3_answer, "<|eot_id|>", kTokensOfLlama3},
+    {"plain", plain, open_plain_answer, "", kTokensOfPlain},
+}};
 
 const ChatTemplate& template_of(const std::string& name) {
   const auto* const found = std::ranges::find(kTemplates, name, &ChatTemplate::name);
@@ -205,6 +200,17 @@ ChatText chat_text(const std::string& chat_template, std::span<const Message> me
   }
   return found.write(messages);
 }
+
+ChatText chat_prompt_text(const std::string& chat_template, std::span<const Message> messages, bool thinks) {
+  ChatText chat = chat_text(chat_template, messages);
+  template_of(chat_template).open_answer(chat);
+  if (has_thinking(chat_template) && !thinks) add_thought(chat, {}, false);
+  return chat;
+}
+
+std::string_view end_of_answer(const std::string& chat_template) { return template_of(chat_template).end_of_answer; }
+
+bool has_thinking(const std::string& chat_template) { return template_of(chat_template).write == qwen3; }
 
 std::span<const std::string_view> special_tokens_of(const std::string& chat_template) {
   return template_of(chat_template).special_tokens;

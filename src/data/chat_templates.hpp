@@ -32,6 +32,16 @@ struct ChatText {
 /// template would lose the answers' reasoning.
 ChatText chat_text(const std::string& chat_template, std::span<const Message> messages);
 
+/// The messages and the beginning of the answer that follows them, as transformers writes them with
+/// add_generation_prompt. Without `thinks`, the answer of qwen3 begins with an empty <think> block (enable_thinking).
+ChatText chat_prompt_text(const std::string& chat_template, std::span<const Message> messages, bool thinks);
+
+/// The special token that ends an answer; without text it is the end-of-text token.
+std::string_view end_of_answer(const std::string& chat_template);
+
+/// Whether answers of the template may begin with a <think> block.
+bool has_thinking(const std::string& chat_template);
+
 /// The special tokens that the template writes; one without text is the end-of-text token.
 std::span<const std::string_view> special_tokens_of(const std::string& chat_template);
 

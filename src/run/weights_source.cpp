@@ -61,6 +61,8 @@ bool names_device(const std::string& override) {
          override.starts_with("run.tuning=");
 }
 
+bool names_precision(const std::string& override) { return override.starts_with("train.precision="); }
+
 /// The folder's own name, also for "models/x/".
 std::string name_of_folder(const std::string& path) { return fs::weakly_canonical(fs::path(path)).filename().string(); }
 
@@ -258,7 +260,9 @@ TrainedModel::TrainedModel(const std::string& path, const std::vector<std::strin
                                       train::Settings settings =
                                           train::settings_of(session_.deck(), environment.size(), 0, 0);
                                       settings.use = use;
-                                      settings.precision = Precision::f32;
+                                      if (std::ranges::none_of(overrides, names_precision)) {
+                                        settings.precision = Precision::f32;
+                                      }
                                       return settings;
                                     })),
       on_ranks_(session_, settings_, 0, [&] {

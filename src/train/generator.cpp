@@ -1,65 +1,19 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// generator.cpp: the choice of a token from logits, generation by whole windows, and generation with a cache.
+// generator.cpp: generation by whole windows, and generation with a cache.
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstring>
-#include <limits>
-#include <numeric>
+#include <iterator>
+#include <utility>
 
 #include <kozero/core/error.hpp>
-#include <kozero/core/portable_math.hpp>
 #include <kozero/core/random.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/train/generator.hpp>
 
 namespace kozero::train {
 namespace {
-
-/// The logit of an id; NaN counts as least likely.
-float logit_of(std::span<const float> logits, Token id) {
-  const float value = logits[static_cast<std::size_t>(id)];
-  return std::isnan(value) ? -std::numeric_limits<float>::infinity() : value;
-}
-
-/// Token ids, likeliest first, sorted lazily.
-class Ranking {
- public:
-  explicit Ranking(std::span<const float> logits) : logits_(logits), ids_(logits.size()) {
-    std::iota(ids_.begin(), ids_.end(), Token{0});
-  }
-
-  Token operator[](std::size_t index) {
-    if (index >= sorted_) sort_to(std::min(ids_.size(), std::max(kFirstSort, 4 * (index + 1))));
-    return ids_[index];
-  }
-  [[nodiscard]] std::size_t size() const { return ids_.size(); }
-  [[nodiscard]] float logit(Token id) const { return logit_of(logits_, id); }
-
- private:
-  static constexpr std::size_t kFirstSort = 64;
-
-  void sort_to(std::size_t end) {
-    const auto likelier = [this](Token a, Token b) { return logit(a) != logit(b) ? logit(a) > logit(b) : a < b; };
-    const auto at = [this](std::size_t index) { return ids_.begin() + static_cast<std::ptrdiff_t>(index); };
-    if (end < ids_.size()) std::nth_element(at(sorted_), at(end), ids_.end(), likelier);
-    std::sort(at(sorted_), at(end), likelier);
-    sorted_ = end;
-  }
-
-  std::span<const float> logits_;
-  std::vector<Token> ids_;
-  std::size_t sorted_ = 0;
-};
-
-Token likeliest(std::span<const float> logits) {
-  Token best = 0;
-  for (Token id = 1; id < static_cast<Token>(logits.size()); ++id) {
-    if (logit_of(logits, id) > logit_of(logits, best)) best = id;
-  }
-  return best;
-}
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -77,30 +31,6 @@ std::vector<Token> from_first_rank(distributed::Communicator& comm, const std::v
 
 }  // namespace
 
-Token pick_token(std::span<const float> logits, const Sampling& sampling, double uniform) {
-  if (sampling.temperature == 0.0 || sampling.top_k == 1) return likeliest(logits);
-  Ranking ranking(logits);
-  const auto most = static_cast<std::int64_t>(ranking.size());
-  const auto kept = static_cast<std::size_t>(sampling.top_k > 0 ? std::min(sampling.top_k, most) : most);
-  const double highest = ranking.logit(ranking[0]);
-  if (!std::isfinite(highest)) return ranking[0];
-  const auto weight = [&](Token id) { return portable_exp((ranking.logit(id) - highest) / sampling.temperature); };
-
-  double all = 0.0;
-  for (std::size_t i = 0; i < kept; ++i) all += weight(kept == ranking.size() ? static_cast<Token>(i) : ranking[i]);
-  double mass = sampling.top_p < 1.0 ? 0.0 : all;
-  std::size_t count = sampling.top_p < 1.0 ? 0 : kept;  // the nucleus: fewest likeliest tokens that reach top_p
-  while (sampling.top_p < 1.0 && count < kept && (count == 0 || mass < sampling.top_p * all)) {
-    mass += weight(ranking[count++]);
-  }
-  double left = uniform * mass;
-  for (std::size_t i = 0; i < count; ++i) {
-    left -= weight(ranking[i]);
-    if (left < 0.0) return ranking[i];
-  }
-  return ranking[count - 1];
-}
-
 Generator::Generator(Evaluator& evaluator, std::int64_t vocab, MemoryLedger& ledger)
     : evaluator_(evaluator),
       vocab_(vocab),
@@ -115,15 +45,16 @@ std::vector<Token> Generator::continued(const std::vector<Token>& prompt, std::i
   const std::uint64_t key = stream_key(sampling.seed, "generate");
   std::vector<Token> tokens = prompt;
   for (std::int64_t i = 0; i < count; ++i) {
-    const auto logits = logits_after(tokens);
+    const auto logits = logits_after(tokens).first(static_cast<std::size_t>(vocab_));
+    penalize(logits, tokens, sampling.repetition_penalty);
     const double uniform = uniform_of(philox(key, counter_of(static_cast<std::uint64_t>(i))).x[0]);
-    const Token mine = pick_token(logits.first(static_cast<std::size_t>(vocab_)), sampling, uniform);
+    const Token mine = pick_token(logits, sampling, uniform);
     tokens.push_back(distributed::broadcast_value(evaluator_.comm(), mine));
   }
   return {tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size()), tokens.end()};
 }
 
-std::span<const float> Generator::logits_after(const std::vector<Token>& tokens) {
+std::span<float> Generator::logits_after(const std::vector<Token>& tokens) {
   const auto seen = std::min(tokens.size(), host_context_.size());
   std::fill(host_context_.begin(), host_context_.end(), Token{0});
   std::copy(tokens.end() - static_cast<std::ptrdiff_t>(seen), tokens.end(), host_context_.begin());
@@ -137,6 +68,14 @@ std::int64_t GenerationOrder::longest() const {
   std::size_t most = 0;
   for (const auto& prompt : prompts) most = std::max(most, prompt.size());
   return static_cast<std::int64_t>(most) + count;
+}
+
+GenerationTimes& GenerationTimes::operator+=(const GenerationTimes& other) {
+  prompt_tokens += other.prompt_tokens;
+  prompt_s += other.prompt_s;
+  step_tokens += other.step_tokens;
+  step_s += other.step_s;
+  return *this;
 }
 
 CachedGenerator::Arrays CachedGenerator::take(Evaluator& evaluator, std::int64_t sequences, std::int64_t positions,
@@ -186,31 +125,39 @@ GenerationTimes CachedGenerator::run(const GenerationOrder& order, TokenListener
 void CachedGenerator::begin(std::size_t slot, std::int64_t sequence) {
   const auto& prompt = order_->prompts[static_cast<std::size_t>(sequence / order_->samples)];
   require(!prompt.empty(), "a generation needs at least one token to follow");
-  slots_[slot] = {.sequence = sequence, .tokens = prompt};
-  if (order_->count == 0) {
-    listener_->on_end(sequence, false);
-    slots_[slot] = {};
-    return;
+  const Slot last = std::exchange(slots_[slot], {.sequence = sequence, .tokens = prompt});
+  if (order_->count == 0) return end(slot, false);
+  Slot& state = slots_[slot];
+  if (order_->reuses_cache && last.cut == 0) {
+    // The prompt's last token is computed anew, since its logits are needed.
+    const std::int64_t most = std::min({last.cached, std::ssize(prompt) - 1, positions_ - 1});
+    const auto differs = std::mismatch(prompt.begin(), prompt.begin() + most, last.tokens.begin()).first;
+    state.cached = differs - prompt.begin();
   }
   const auto start = std::chrono::steady_clock::now();
+  times_.prompt_tokens += std::min(positions_, state.pending());
   catch_up(slot);
   times_.prompt_s += seconds_since(start);
-  times_.prompt_tokens += std::min(positions_, static_cast<std::int64_t>(prompt.size()));
+}
+
+/// Frees the slot; its cache keeps the tokens.
+void CachedGenerator::end(std::size_t slot, bool ended_by_token) {
+  const std::int64_t sequence = std::exchange(slots_[slot].sequence, -1);
+  listener_->on_end(sequence, ended_by_token);
 }
 
 /// Runs the slot's tokens that are not in the cache yet, and picks the next token.
 void CachedGenerator::catch_up(std::size_t slot) {
   Slot& state = slots_[slot];
-  const std::int64_t beyond = static_cast<std::int64_t>(state.tokens.size()) - positions_;
-  if (beyond > 0) {
-    state.tokens.erase(state.tokens.begin(), state.tokens.begin() + beyond);
+  if (const std::int64_t beyond = state.seen() - positions_; beyond > 0) {
+    state.cut += beyond;
     state.cached = 0;
   }
   while (state.pending() > 0) {
     std::vector<HostRow> rows;
     for (std::int64_t i = state.cached; i < state.cached + std::min(block_, state.pending()); ++i) {
-      rows.push_back(
-          {state.tokens[static_cast<std::size_t>(i)], static_cast<std::int32_t>(slot), static_cast<std::int32_t>(i)});
+      rows.push_back({state.tokens[static_cast<std::size_t>(state.cut + i)], static_cast<std::int32_t>(slot),
+                      static_cast<std::int32_t>(i)});
     }
     state.cached += static_cast<std::int64_t>(rows.size());
     decode(rows, state.pending() == 0 ? 1 : 0);
@@ -226,7 +173,7 @@ void CachedGenerator::step() {
   for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
     Slot& state = slots_[slot];
     if (state.is_free()) continue;
-    if (static_cast<std::int64_t>(state.tokens.size()) > positions_) {
+    if (state.seen() > positions_) {
       catch_up(slot);
       ++times_.step_tokens;
       continue;
@@ -273,9 +220,12 @@ void CachedGenerator::pick(const std::vector<std::size_t>& slots) {
   std::vector<Token> picked;
   for (std::size_t row = 0; row < slots.size(); ++row) {
     const Slot& state = slots_[slots[row]];
-    const Words4 counter =
-        counter_of(static_cast<std::uint64_t>(state.generated), static_cast<std::uint64_t>(state.sequence));
-    const std::span<const float> logits(host_logits_.data() + row * columns, static_cast<std::size_t>(vocab_));
+    const std::int64_t prompt = order_->first_prompt + state.sequence / order_->samples;
+    const std::int64_t sample = state.sequence % order_->samples;
+    const Words4 counter = counter_of(static_cast<std::uint64_t>(state.generated),
+                                      static_cast<std::uint64_t>(prompt) << 32U | static_cast<std::uint64_t>(sample));
+    const std::span<float> logits(host_logits_.data() + row * columns, static_cast<std::size_t>(vocab_));
+    penalize(logits, state.tokens, order_->sampling.repetition_penalty);
     picked.push_back(pick_token(logits, order_->sampling, uniform_of(philox(key, counter).x[0])));
   }
   picked = from_first_rank(evaluator_.comm(), picked);
@@ -284,13 +234,11 @@ void CachedGenerator::pick(const std::vector<std::size_t>& slots) {
 
 void CachedGenerator::accept(std::size_t slot, Token token) {
   Slot& state = slots_[slot];
-  const std::int64_t sequence = state.sequence;
   ++state.generated;
   const bool ended_by_token = order_->ends && order_->ends(token);
-  if (!ended_by_token) listener_->on_token(sequence, token);
+  if (!ended_by_token) listener_->on_token(state.sequence, token);
   if (ended_by_token || state.generated == order_->count) {
-    slots_[slot] = {};
-    listener_->on_end(sequence, ended_by_token);
+    end(slot, ended_by_token);
   } else {
     state.tokens.push_back(token);
   }

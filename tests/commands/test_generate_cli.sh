@@ -89,18 +89,111 @@ several_texts() {
   "$kozero" generate run --prompts prompts.txt --samples 2 --tokens 9 >first.txt 2>/dev/null
   "$kozero" generate run --prompts prompts.txt --samples 2 --tokens 9 --batch 1 >again.txt 2>/dev/null
   same_text
+  "$kozero" generate run --prompts prompts.txt --samples 3 --tokens 9 2>/dev/null | awk '/, sample 3 ===$/ { skip = 1; next }
+    /^===/ { skip = 0 } !skip' >again.txt
+  same_text
   "$kozero" generate run --prompts prompts.txt --tokens 9 --json >json.txt 2>/dev/null
   expect 0 '^1$' sh -c 'wc -l <json.txt'
   expect 0 '^\{"texts":\[\{"prompt":1,"sample":1,"text":".*"tokens":9,"ids":\[.*"end":"length"\}.*"tokens_per_s":[0-9.]+\}$' \
     cat json.txt
 }
 
+# A run that has learned to repeat a digit.
+make_chat_run() {
+  local i
+  for i in $(seq 1 100); do
+    printf '{"messages": [{"role": "user", "content": "Say %s."}, {"role": "assistant", "content": "%s%s!"}]}\n' \
+      $((i % 5)) $((i % 5)) $((i % 5))
+  done >chat.jsonl
+  # shellcheck disable=SC2086
+  "$kozero" train "$inputs/quickstart.toml" $small run.dir=chat run.steps=300 model.dim=32 model.seq=160 optim.lr=0.02 \
+    'data.text=["chat.jsonl"]' data.chat_template=plain data.pack=best_fit data.mask_documents=true >train.txt 2>&1 ||
+    { sed 's/^/    /' train.txt; failures=$((failures + 1)); }
+}
+
+chat() {
+  make_chat_run
+  printf 'Say 3.\n\n \nSay 1.\r\nSay 0.' >questions.txt
+  talk() { "$@" <questions.txt; }
+  talk "$kozero" generate chat --chat --tokens 20 --temperature 0 >first.txt 2>notes.txt
+  expect 0 '^33!$' cat first.txt
+  lines 3 '^[0-4]+!$'
+  expect 0 '^rate         prompt [0-9]+ tokens in' cat notes.txt
+  # The history is kept: the third prompt has the first answer, and only what is new runs through the model.
+  expect 0 '^\{"chat_template":"plain","turns":\[\{"question":"Say 3.","answer":"33!","prompt_ids":\[0,.*"end":"end_of_answer"\}' \
+    talk "$kozero" generate chat --chat --tokens 20 --temperature 0 --json
+  also '"question":"Say 0.","answer":"[0-4]+!","prompt_ids":\[0,85,115,101,114,.*51,51,33,0,85,115,101,114.*"prompt_tokens":78,'
+  local stage
+  for stage in 0 3; do
+    talk "$kozero" generate chat --chat --tokens 20 --seed 5 --top-p 0.9 --min-p 0.01 >first.txt 2>/dev/null
+    talk $mpiexec -n 3 "$kozero" generate chat zero.stage=$stage --chat --tokens 20 --seed 5 --top-p 0.9 --min-p 0.01 >again.txt 2>/dev/null
+    same_text
+  done
+  # Beyond the context the oldest turns are left out; an answer that is cut is noted.
+  expect 0 '^note         the oldest turn of the conversation is left out \(--context 60\)$' \
+    talk "$kozero" generate chat --chat --tokens 20 --temperature 0 --context 60
+  expect 0 '^note         the answer was cut \(--tokens 1\)$' talk "$kozero" generate chat --chat --tokens 1 --temperature 0
+  expect 0 '^note         the question has 26 tokens: the model sees its last 20 \(--context\)$' \
+    talk "$kozero" generate chat --chat --tokens 3 --context 20
+  printf 'Say 3.\n' >questions.txt
+  expect 0 '"prompt_ids":\[0,83,121,115,116,101,109,58,10,66,101,46,10,10,85,' \
+    talk "$kozero" generate chat --chat --system Be. --tokens 2 --json
+}
+
+chat_refusals() {
+  make_chat_run
+  printf 'Say 3.\nSay \377.\n' >bad.txt
+  talk() { "$@" <bad.txt; }
+  # The answers before a bad line stay.
+  expect 3 '^33!$' talk "$kozero" generate chat --chat --temperature 0
+  also '^\[rank 0\] error: standard input:2: not UTF-8 at byte 5$'
+  expect 3 '"answer":"33!"' talk $mpiexec -n 2 "$kozero" generate chat --chat --temperature 0 --json
+  lines 1 'standard input:2: not UTF-8'
+  printf 'a\0b\n' >bad.txt
+  expect 3 'standard input:1: has a NUL character$' talk "$kozero" generate chat --chat
+  expect 3 '^\[rank 0\] error: --chat: no question on standard input$' "$kozero" generate chat --chat
+  expect 3 '^.rank 0. error: --system: not UTF-8 at byte 1$' "$kozero" generate chat --chat --system "$(printf '\377')"
+  expect 2 'generate: --system is for --chat$' "$kozero" generate chat --system a
+  expect 2 'generate: --no-thinking is for --chat$' "$kozero" generate chat --no-thinking
+  expect 2 'generate: --context is for --chat$' "$kozero" generate chat --context 9
+  expect 2 'data.chat_template = "plain" has no <think> blocks: only qwen3 has them$' "$kozero" generate chat --chat --no-thinking
+  expect 2 'data.chat_template = "chatml": the tokenizer bytes has no token <.im_start.>' \
+    "$kozero" generate chat --chat data.chat_template=chatml
+  expect 2 'data.chat_template = "none": --chat needs a template$' "$kozero" generate chat --chat data.chat_template=none
+  expect 2 'data.chat_template = "x": accepted: ' "$kozero" generate chat --chat data.chat_template=x
+  expect 2 '--prompt excludes --chat' "$kozero" generate chat --chat --prompt a
+  expect 2 '--past-end excludes --chat' "$kozero" generate chat --chat --past-end
+  expect 2 '--samples excludes --chat' "$kozero" generate chat --chat --samples 2
+  make_run
+  expect 2 'data.chat_template = "auto": no template beside the tokenizer ".*"; give one of chatml, ' "$kozero" generate run --chat
+}
+
+# The bits of a text depend on the precision alone.
+precisions() {
+  make_run
+  for precision in f32 bf16 fp16; do
+    expect 0 '^rate' "$kozero" generate run --prompt 'line 7' --tokens 9 train.precision=$precision
+    "$kozero" generate run --prompt 'line 7' --tokens 9 train.precision=$precision >first.txt 2>/dev/null
+    on 2 generate run --prompt 'line 7' --tokens 9 train.precision=$precision zero.stage=3 >again.txt 2>/dev/null
+    same_text
+    "$kozero" eval run train.precision=$precision --json 2>/dev/null | grep -o '"loss":[0-9.]*' >loss.$precision
+    expect 0 '^"loss":[0-9.]+$' cat loss.$precision
+  done
+  expect 1 differ cmp loss.f32 loss.bf16
+  expect 1 differ cmp loss.bf16 loss.fp16
+  "$kozero" eval run --json 2>/dev/null | grep -o '"loss":[0-9.]*' >loss.default
+  expect 0 '^same$' sh -c 'cmp loss.f32 loss.default && echo same'
+}
+
 refusals() {
   make_run
+  expect 2 'generate: --min-p: "2": accepted: number from 0 to 1; usage' "$kozero" generate run --min-p 2
+  expect 2 'generate: --repetition-penalty: "0": accepted: number from 1e-6 to 1e6; usage' \
+    "$kozero" generate run --repetition-penalty 0
   for value in abc -1 1.5 99999999999999999999; do
     expect 2 "generate: --tokens: \"$value\": accepted: integer >= 0; usage" "$kozero" generate run --tokens "$value"
   done
-  expect 2 'optim.lr=3: generate does not read it; accepted are data.tokenizer, comm' "$kozero" generate run optim.lr=3
+  expect 2 'optim.lr=3: generate does not read it; accepted are data.tokenizer, data.chat_template, train.precision, comm' "$kozero" generate run optim.lr=3
   expect 2 'generate: --samples: "0": accepted: integer >= 1; usage' "$kozero" generate run --samples 0
   expect 2 'generate: --top-p: "2": accepted: number from 0 to 1; usage' "$kozero" generate run --top-p 2
   expect 2 'generate: --temperature: "x": accepted: finite number >= 0; usage' "$kozero" generate run --temperature x

@@ -189,4 +189,5 @@ def main():
     return 0 if equal else 1
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

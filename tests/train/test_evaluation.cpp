@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_evaluation.cpp: the mean loss over samples, for any division among ranks; an evaluation does not change
-// training.
+// test_evaluation.cpp: the mean loss over samples and log-likelihoods of sequences, for any division among ranks; an
+// evaluation does not change training.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
@@ -9,6 +9,7 @@
 
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/train/evaluation.hpp>
+#include <kozero/train/likelihood.hpp>
 
 #include "groups.hpp"
 #include "tiny_run.hpp"
@@ -120,4 +121,34 @@ TEST_CASE("evaluation knows no dropout, and the next training step is as without
     }
     CHECK(training.my_weights() == plain.my_weights());
   });
+}
+
+TEST_CASE("log-likelihoods count the scored tokens alone, with the same bits on any rank count and in any company") {
+  const std::vector<data::ScoredTokens> texts = {
+      {{3, 30, 7, 1}, 1}, {{3, 30, 7, 1}, 3}, {{1, 2, 3, 4, 5, 6, 7, 8}, 7}, {{9, 36}, 1}, {{3, 30, 7}, 2}};
+  std::vector<std::vector<double>> found;
+  tests::on_each_group("mpi", [&](distributed::Communicator& comm) {
+    for (const int stage : {0, 3}) {
+      for (const std::size_t count : {texts.size(), std::size_t{2}}) {
+        MemoryLedger ledger;
+        TinyTraining training({.model = tests::tiny_llama(), .stage = stage}, comm, ledger);
+        std::vector<data::ScoredTokens> mine;
+        for (auto i = static_cast<std::size_t>(comm.rank()); i < count; i += static_cast<std::size_t>(comm.size())) {
+          mine.push_back(texts[i]);
+        }
+        CHECK(mine.size() == train::sequences_of_rank(count, comm));
+        found.push_back(train::log_likelihoods(training.engine(), mine, count));
+      }
+    }
+  });
+  for (const auto& each : found) {
+    CHECK(each == std::vector<double>(found.front().begin(), found.front().begin() + std::ssize(each)));
+  }
+  if (found.empty()) return;
+  const std::vector<double>& all = found.front();
+  // Each token's loss is near log V; the losses of a text add up.
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    CHECK(std::abs(-all[i] / static_cast<double>(texts[i].scored) - std::log(37.0)) < 0.5);
+  }
+  CHECK(std::abs(all[4] + all[0] - all[1]) < 1e-5);
 }

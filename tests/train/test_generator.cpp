@@ -1,11 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// test_generator.cpp: the choice of tokens; CachedGenerator gives the text of Generator, which runs the whole window
-// for every token.
+// test_generator.cpp: CachedGenerator gives the text of Generator, which runs the whole window for every token.
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
-#include <limits>
-#include <map>
+#include <set>
 #include <vector>
 
 #include <kozero/train/generator.hpp>
@@ -14,20 +12,9 @@
 #include "tiny_run.hpp"
 
 using namespace kozero;
-using train::pick_token;
 using train::Sampling;
 
 namespace {
-
-const std::vector<float> kLogits = {0.0F, 2.0F, 1.0F, -1.0F, 2.0F};
-
-/// The tokens picked by a fine grid of `uniform` values, with their shares.
-std::map<Token, double> shares(const Sampling& sampling) {
-  constexpr int kCount = 10000;
-  std::map<Token, double> result;
-  for (int i = 0; i < kCount; ++i) result[pick_token(kLogits, sampling, (i + 0.5) / kCount)] += 1.0 / kCount;
-  return result;
-}
 
 /// The tokens of each sequence, and how it ended.
 struct Heard final : train::TokenListener {
@@ -202,36 +189,62 @@ TEST_CASE("a token that ends a text is not part of it, and its slot goes to the 
   });
 }
 
-TEST_CASE("temperature 0 takes the likeliest, the lower id of equals") {
-  CHECK(pick_token(kLogits, {.temperature = 0.0}, 0.99) == 1);
+TEST_CASE("sample s of prompt p is the same however many samples are asked for, and as the first of several calls") {
+  tests::on_each_group("mpi", [&](distributed::Communicator& comm) {
+    Trained trained({.model = with_window(tests::tiny_llama(), 40), .stage = 3}, comm);
+    train::GenerationOrder order{.prompts = kPrompts, .samples = 3, .count = 8, .sampling = {.seed = 9}};
+    const Heard three = trained.cached(order, 4, 17);
+    order.samples = 5;
+    const Heard five = trained.cached(order, 4, 17);
+    for (std::size_t p = 0; p < kPrompts.size(); ++p) {
+      for (std::size_t sample = 0; sample < 3; ++sample) {
+        CHECK(three.tokens[3 * p + sample] == five.tokens[5 * p + sample]);
+      }
+    }
+    const train::GenerationOrder alone{
+        .prompts = {kPrompts[2]}, .count = 8, .sampling = order.sampling, .first_prompt = 2};
+    CHECK(trained.cached(alone, 1, 17).tokens[0] == three.tokens[6]);
+  });
 }
 
-TEST_CASE("temperature 1 picks with softmax's probabilities") {
-  const double sum = std::exp(0.0) + 2 * std::exp(2.0) + std::exp(1.0) + std::exp(-1.0);
-  const auto picked = shares({});
-  CHECK(picked.size() == 5);
-  for (const auto& [token, share] : picked) {
-    CHECK(std::abs(share - std::exp(static_cast<double>(kLogits[static_cast<std::size_t>(token)])) / sum) < 2e-4);
-  }
+TEST_CASE("the repetition penalty counts the whole sequence, also beyond the window, as without a cache") {
+  tests::on_first_ranks(1, "mpi", [&](distributed::Communicator& comm) {
+    Trained trained({.model = tests::tiny_gpt2()}, comm);  // T = 7
+    const Sampling sampling{.temperature = 0.0, .repetition_penalty = 1e6};
+    const train::GenerationOrder order{.prompts = kPrompts, .count = 20, .sampling = sampling};
+    const Heard heard = trained.cached(order, 2, 29);
+    train::GenerationOrder without = order;
+    without.sampling.repetition_penalty = 1.0;
+    const Heard repeating = trained.cached(without, 2, 29);
+    const auto distinct = [](const std::vector<Token>& tokens) {
+      return std::set<Token>(tokens.begin(), tokens.end()).size();
+    };
+    for (std::size_t p = 0; p < kPrompts.size(); ++p) {
+      CHECK(heard.tokens[p] == trained.plain(kPrompts[p], 20, sampling));
+      CHECK(distinct(heard.tokens[p]) > distinct(repeating.tokens[p]));
+    }
+  });
 }
 
-TEST_CASE("a low temperature sharpens, a high one flattens") {
-  CHECK(shares({.temperature = 0.5})[2] < shares({})[2]);
-  CHECK(shares({.temperature = 5.0})[3] > shares({})[3]);
-}
-
-TEST_CASE("top-k keeps the k likeliest, top-p the smallest set that reaches p") {
-  CHECK(shares({.top_k = 2}).size() == 2);
-  CHECK(shares({.top_k = 3}).count(2) == 1);
-  CHECK(shares({.top_p = 0.5}).size() == 2);  // 0.406 each for tokens 1 and 4
-  CHECK(shares({.top_p = 0.85}).size() == 3);
-  CHECK(shares({.top_p = 1e-9}).size() == 1);
-}
-
-TEST_CASE("logits that are not numbers pick a token all the same, a number first") {
-  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-  std::vector<float> logits(500, kNan);
-  CHECK(pick_token(logits, {.top_k = 40}, 0.5) < 500);
-  logits[77] = -3.0F;
-  for (const double temperature : {0.0, 1.0}) CHECK(pick_token(logits, {.temperature = temperature}, 0.5) == 77);
+TEST_CASE("the next turn of a conversation runs only the tokens behind what is cached, and gives the same text") {
+  tests::on_first_ranks(1, "mpi", [&](distributed::Communicator& comm) {
+    for (const auto& config : {tests::tiny_gpt2(), tests::tiny_qwen3()}) {
+      Trained trained({.model = with_window(config, 40)}, comm);
+      train::CachedGenerator generator(trained.training.engine(), kVocab, 1, 40, trained.ledger);
+      std::vector<Token> talk = {3, 30, 7};
+      std::int64_t cached = 0;
+      for (int turn = 0; turn < 4; ++turn) {
+        if (turn == 3) talk[4] = 36;  // the history changed: only what is before it is reused
+        const train::GenerationOrder order{
+            .prompts = {talk}, .count = 4, .sampling = {.temperature = 0.0}, .reuses_cache = true};
+        Heard heard(1);
+        const auto times = generator.run(order, heard);
+        CHECK(heard.tokens[0] == trained.plain(talk, 4, order.sampling));
+        CHECK(times.prompt_tokens == std::ssize(talk) - (turn == 3 ? 4 : cached));
+        cached = std::ssize(talk) + 3;  // the last new token was not run
+        talk.insert(talk.end(), heard.tokens[0].begin(), heard.tokens[0].end());
+        talk.push_back(11);
+      }
+    }
+  });
 }

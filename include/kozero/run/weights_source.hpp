@@ -83,7 +83,7 @@ void load(const std::string& path, WeightsSource& source, train::Evaluator& eval
 /// divide that number, is removed unless an override gives it.
 io::Deck on_any_ranks(io::Deck deck, const std::vector<std::string>& overrides);
 
-/// A model with its trained weights, in f32, for evaluation and generation.
+/// A model with its trained weights for evaluation and generation: in f32, or as an override train.precision says.
 class TrainedModel {
  public:
   /// Reads the weights that `path` names (weights_source.hpp), with their deck changed by `overrides`. `adapter`: a

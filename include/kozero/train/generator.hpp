@@ -1,10 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // generator.hpp: continues token sequences with a model, one at a time or several at once with a cache.
-//   p = softmax(logits / temperature), kept to the top_k likeliest and to the smallest set of mass top_p, renormalized
-// Temperature 0 takes the likeliest token. top-p: Holtzman et al. 2020, arXiv:1904.09751. The model sees only the last
-// T tokens. Generator runs the whole window for every token: the reference for CachedGenerator, which caches keys and
-// values.
+// sampling.hpp picks each token. The model sees only the last T tokens. Generator runs the whole window for every
+// token: the reference for CachedGenerator, which caches keys and values.
 #pragma once
 #include <functional>
 #include <span>
@@ -13,18 +11,9 @@
 #include <kozero/core/device.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/train/engine.hpp>
+#include <kozero/train/sampling.hpp>
 
 namespace kozero::train {
-
-struct Sampling {
-  double temperature = 1.0;
-  std::int64_t top_k = 0;  ///< 0: no limit
-  double top_p = 1.0;      ///< 1: no limit
-  std::uint64_t seed = 1;
-};
-
-/// The token that `uniform` in [0, 1) picks from the logits. Ties are ordered by token id.
-Token pick_token(std::span<const float> logits, const Sampling& sampling, double uniform);
 
 /// Continues one token sequence, one token at a time, without a cache. The i-th random number is Philox of (seed, i),
 /// so the text does not depend on the number of ranks.
@@ -37,7 +26,7 @@ class Generator {
   std::vector<Token> continued(const std::vector<Token>& prompt, std::int64_t count, const Sampling& sampling);
 
  private:
-  [[nodiscard]] std::span<const float> logits_after(const std::vector<Token>& tokens);
+  [[nodiscard]] std::span<float> logits_after(const std::vector<Token>& tokens);
 
   Evaluator& evaluator_;
   std::int64_t vocab_;
@@ -54,6 +43,10 @@ struct GenerationOrder {
   std::int64_t count = 0;    ///< most new tokens of a sequence
   Sampling sampling;
   std::function<bool(Token)> ends = {};  ///< whether a token ends its sequence; empty: no token does
+  std::int64_t first_prompt = 0;         ///< number of the first prompt, which names its random numbers
+  /// A prompt that begins as the slot's sequence before it did reuses the cached tokens that both have: the next turn
+  /// of a conversation. Its text may then depend on how these tokens were computed, by their last bits.
+  bool reuses_cache = false;
 
   [[nodiscard]] std::int64_t num_sequences() const { return static_cast<std::int64_t>(prompts.size()) * samples; }
   /// Tokens of the longest sequence, new tokens included.
@@ -74,6 +67,8 @@ struct GenerationTimes {
   double prompt_s = 0.0;
   std::int64_t step_tokens = 0;
   double step_s = 0.0;
+
+  GenerationTimes& operator+=(const GenerationTimes& other);
 };
 
 /// Continues several token sequences at once, with a cache of keys and values.
@@ -81,7 +76,7 @@ struct GenerationTimes {
 ///   step     one new token of every active sequence, as the rows of one call of Evaluator::decode
 /// When a sequence ends, the next prompt takes its slot. A sequence that grows beyond T = config().seq tokens is cut to
 /// its last T tokens and rerun for each further token, as Generator does for every token. Random numbers are Philox of
-/// (seed, token, sequence), so a text depends neither on the ranks nor on the rest of the batch.
+/// (seed, token, prompt, sample), so a text depends neither on the ranks nor on the other prompts and samples.
 class CachedGenerator {
  public:
   static constexpr std::int64_t kBlockRows = kHostIsDevice ? 256 : 1024;
@@ -100,11 +95,13 @@ class CachedGenerator {
   /// A slot of the cache, and the sequence in it.
   struct Slot {
     std::int64_t sequence = -1;  // -1: free
-    std::vector<Token> tokens;   // seen by the model
-    std::int64_t cached = 0;     // how many of `tokens`, from the first, are in the cache
+    std::vector<Token> tokens;   // prompt and new tokens; of a free slot, those of its last sequence
+    std::int64_t cut = 0;        // how many of `tokens`, from the first, the model no longer sees
+    std::int64_t cached = 0;     // how many behind them are in the cache
     std::int64_t generated = 0;
     [[nodiscard]] bool is_free() const { return sequence < 0; }
-    [[nodiscard]] std::int64_t pending() const { return static_cast<std::int64_t>(tokens.size()) - cached; }
+    [[nodiscard]] std::int64_t seen() const { return static_cast<std::int64_t>(tokens.size()) - cut; }
+    [[nodiscard]] std::int64_t pending() const { return seen() - cached; }
   };
   struct Arrays {
     Vector<Token> tokens;            // (rows)
@@ -119,6 +116,7 @@ class CachedGenerator {
 
   static Arrays take(Evaluator& evaluator, std::int64_t sequences, std::int64_t positions, MemoryLedger& ledger);
   void begin(std::size_t slot, std::int64_t sequence);
+  void end(std::size_t slot, bool ended_by_token);
   void catch_up(std::size_t slot);
   void step();
   void decode(const std::vector<HostRow>& rows, std::int64_t num_logits);
