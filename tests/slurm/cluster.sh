@@ -7,7 +7,7 @@
 # Needs root and what tests/cluster needs; `cmake/install_packages.sh slurm` installs munge and slurm-wlm.
 #   tests/slurm/cluster.sh bash       # a shell in which sinfo, sbatch and srun work; host K is lost by $HOSTS_FOLDER/lose K
 # The hosts host1 to host4 have two sockets of 64 cores and eight GPUs each, by slurm.conf only. Partition `main` is the
-# default; jobs of `urgent` preempt its jobs by requeue. A host that does not answer for 10 s is down, and a requeued job
+# default; jobs of `urgent` preempt its jobs by requeue. A host that does not answer for 5 s is down, and a requeued job
 # waits 5 s: short times, so that tests are.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -56,7 +56,7 @@ SlurmctldLogFile=$folder/log/slurmctld
 SlurmdPidFile=$folder/slurmd-%n.pid
 SlurmdSpoolDir=$folder/spool-%n
 SlurmdLogFile=$folder/log/slurmd-%n
-SlurmdTimeout=10
+SlurmdTimeout=5
 SlurmdParameters=config_overrides
 ReturnToService=2
 KillWait=5
