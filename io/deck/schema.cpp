@@ -327,6 +327,8 @@ std::vector<DeckRow> checkpoint_rows() {
   return {
       first({"checkpoint.every", kCheckpoint<&K::every>, from(0),
              "steps between checkpoints; the last step is saved too; 0: no checkpoints"}),
+      {"checkpoint.every_minutes", kCheckpoint<&K::every_minutes>, from(0),
+       "also save when so much time has passed since the last save; 0: by steps only"},
       first({"checkpoint.keep", kCheckpoint<&K::keep>, from(0), "newest checkpoints to keep; 0: all"}),
       {"checkpoint.keep_best", kCheckpoint<&K::keep_best>, truth(),
        "also keep the checkpoint with the lowest validation loss; each save then starts with a validation"},

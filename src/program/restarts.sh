@@ -94,7 +94,8 @@ require_all_hosts() {
     ((missed[$host] > 0)) || continue
     text=$(tail -n 1 "$replies/$host" | tr -d '\r')
     if [[ $text == *'ermission denied'* || $text == *'verification failed'* ]]; then
-      die "host $host: ssh would ask for a password, or does not know the host ($text); 'ssh -oBatchMode=yes $host true' must work"
+      die "host $host: ssh would ask for a password, or does not know the host ($text);" \
+        "'ssh -oBatchMode=yes $host true' must work"
     fi
     die "host $host does not answer ssh within 10 s (${text:-no reply}); correct its name or take it out of the list"
   done
@@ -111,13 +112,24 @@ start_of() {
   local host list=''
   for host in "${living[@]}"; do list+=${list:+,}$host:${slots[$host]}; done
   launch=("${mpiexec[@]}")
-  if [[ -n $list && ${mpiexec[0]} == *mpich* ]]; then launch+=(-hosts "$list"); elif [[ -n $list ]]; then launch+=(--host "$list"); fi
-  launch+=(-n "$1")
+  local option=--host  # Open MPI
+  [[ ${mpiexec[0]} != *mpich* ]] || option=-hosts
+  launch+=(${list:+"$option" "$list"} -n "$1")
 }
 
-end_launcher() { kill -KILL -- "-$launcher" 2>/dev/null || true; }
+end_launcher() { kill -KILL "$launcher" 2>/dev/null || true; }
 
-# Watches the launcher until it has ended. Sets `why` if it ends the launcher itself, and `regained` if lost hosts are back.
+# A killed launcher's ranks end by themselves within a second; an ssh to a lost host does not.
+end_rest_of_launcher() {
+  local i
+  for i in {1..10}; do
+    kill -0 -- "-$launcher" 2>/dev/null || return 0
+    sleep 0.1
+  done
+  kill -KILL -- "-$launcher" 2>/dev/null || true
+}
+
+# Watches the launcher until it has ended. Sets `why` if it ends the launcher, and `regained` if lost hosts are back.
 watch_launcher() {
   local told=0 last=$SECONDS host
   why=''
@@ -172,7 +184,9 @@ start_once() {
     begin_launcher "${launch[@]}" "$@"
     watch_launcher
     wait "$launcher" && status=0 || status=$?
+    end_rest_of_launcher
     told=$(cat "$KOZERO_STATUS_FILE")
+    if [[ $told == 75 && -n $regained ]]; then why="$regained answered again"; fi
     : "${why:=${told:+the run ended with status $told}}"
     : "${why:=the launcher ended with status $status, and no rank told its status}"
   fi
@@ -198,10 +212,11 @@ begin_supervision() {
   export KOZERO_STATUS_FILE
 }
 
-# supervise RESTARTS HOSTS_FILE RANKS RUN_DIR PROGRAM train ...: ends with the run's status, or 5 after RESTARTS restarts
-# in a row without a new checkpoint. HOSTS_FILE may be empty.
+# supervise RESTARTS HOSTS_FILE RANKS RUN_DIR PROGRAM train ...: ends with the run's status, or 5 after RESTARTS
+# restarts in a row without a new checkpoint. HOSTS_FILE may be empty.
 supervise() {
-  local restarts=$1 ranks=$3 run=$4 probe_s=${KOZERO_PROBE_S:-5} tries=0 first=yes before now started launch why regained
+  local restarts=$1 ranks=$3 run=$4 probe_s=${KOZERO_PROBE_S:-5} tries=0 first=yes
+  local before now started launch why regained  # of one start
   asked=''
   begin_supervision "$2"
   shift 4
@@ -217,7 +232,7 @@ supervise() {
     fi
     pause_before_restart
     if ((${#hosts[@]} > 0)); then choose_living; fi
-    say "restart $tries of $restarts without progress, from ${before:-the beginning}${living[*]:+, on ${living[*]}}: $why"
+    say "restart $tries of $restarts, from ${before:-the beginning}${living[*]:+, on ${living[*]}}: $why"
   done
 }
 

@@ -225,6 +225,7 @@ echo "${COMPREPLY[@]}"
 END
   expect 0 '^plan plot$' bash complete.bash kozero pl
   expect 0 '^--steps$' bash complete.bash ./kozero.sh -n 2 verify deck.toml --st
+  expect 0 '^zero.stage=$' bash complete.bash ./kozero.sh --hosts train --restarts 2 train deck.toml zero.st
   expect 0 '^zero.stage=$' bash complete.bash kozero train deck.toml zero.st
   expect 0 '^collectives$' bash complete.bash kozero bench co
   expect 0 '^--size$' bash complete.bash kozero bench collectives --si
