@@ -19,8 +19,8 @@ using program::OptionParser;
 using run::Session;
 
 /// Prints how many ranks kozero.sh starts for the command `train ...` or `verify ...`: the deck's run.ranks; for verify
-/// the largest of --ranks, or with RUN --replay the count of that run. For `restarts ...`, a `train` that kozero.sh starts
-/// again if a rank is lost, also prints run.dir. Throws the same errors as the command.
+/// the largest of --ranks, or with RUN --replay the count of that run. For `restarts ...`, a `train` that kozero.sh
+/// starts again if a rank is lost, also prints run.dir. Throws the same errors as the command.
 void ranks(const distributed::Environment& environment, const Arguments& command) {
   const std::string name = command.empty() ? "" : command[0];
   if (name != "train" && name != "verify" && name != "restarts") {
@@ -44,8 +44,9 @@ void ranks(const distributed::Environment& environment, const Arguments& command
     io::Deck deck = deck_arguments.read_for_any_device(comm);
     deck.notes.clear();  // the command itself prints them
     if (name == "restarts" && deck.checkpoint.every == 0) {
-      io::refuse_value(deck, "checkpoint.every",
-                       "--restarts starts a run again from its newest checkpoint; give 1 or more, or leave --restarts out");
+      io::refuse_value(
+          deck, "checkpoint.every",
+          "--restarts starts a run again from its newest checkpoint; give 1 or more, or leave --restarts out");
     }
     return deck;
   });
