@@ -32,8 +32,7 @@ class Script:
     """kozero.sh in a folder with the program, without what installs and builds."""
 
     def __init__(self, folder, arguments):
-        self.folder, self.deck = folder, arguments.deck
-        self.kozero = arguments.kozero
+        self.folder, self.deck, self.kozero, self.supervisor = folder, arguments.deck, arguments.kozero, None
         job.write_text(folder)
         tree = folder / "tree"
         (tree / "build/release").mkdir(parents=True)
@@ -55,8 +54,18 @@ class Script:
     def start(self, options, *overrides):
         self.said = self.folder / "said.txt"
         with open(self.said, "wb") as said:
-            return subprocess.Popen(self.command(options, *overrides), stdout=said, stderr=subprocess.STDOUT,
-                                    stdin=subprocess.DEVNULL, env=self.environment(), cwd=self.folder)
+            self.supervisor = subprocess.Popen(self.command(options, *overrides), stdout=said, stderr=subprocess.STDOUT,
+                                               stdin=subprocess.DEVNULL, env=self.environment(), cwd=self.folder)
+        return self.supervisor
+
+    def end(self):
+        """Ends what a failed case has left."""
+        if self.supervisor is None or self.supervisor.poll() is not None:
+            return
+        left = below(self.supervisor.pid, "")
+        for process in [self.supervisor.pid, *left]:
+            kill(process)
+        self.supervisor.wait()
 
     def undisturbed(self, *overrides):
         command = [self.kozero, "train", self.deck, *job.SMALL, f'data.text=["{self.folder}/text"]', "run.ranks=1",
@@ -232,6 +241,9 @@ class Killer:
         return bool(found) and kill(found[0])
 
     def report(self):
+        if not self.seconds:
+            print(f"{len(self.kinds)} deaths, and no step after one")
+            return
         kinds = {kind: self.kinds.count(kind) for kind in sorted(set(self.kinds))}
         print(f"{len(self.kinds)} deaths {kinds}; from a death to the next step: median {statistics.median(self.seconds):.1f} s, "
               f"longest {max(self.seconds):.1f} s; steps computed again: at most {max(self.again)}, checkpoint.every is {EVERY}")
@@ -253,7 +265,8 @@ def finish(script, supervisor, killer, failures, wanted):
     equal, said = script.equal_weights()
     failures.expect(equal, f"other weights than those of the undisturbed run: {said}")
     # A save is written beside the next steps, so the one under way at a death may be lost too.
-    failures.expect(max(killer.again) <= 2 * EVERY, f"{max(killer.again)} steps were computed again")
+    again = max(killer.again, default=0)
+    failures.expect(again <= 2 * EVERY, f"{again} steps were computed again")
     failures.expect(not list(script.folder.glob(".run.status*")), "the file of the exit status is left")
     if failures.count == 0:
         print("equal weights")
@@ -291,7 +304,8 @@ def hosts(script, arguments):
     script.undisturbed(steps)
     failures = Failures(script)
     (script.folder / "hosts").write_text("10.77.0.1:1\n10.77.0.2 slots=1\n10.77.0.3\n")
-    supervisor = script.start(["--restarts", "3", "--hosts", "hosts", "-n", "3"], *SLOW, steps)
+    # The script finds a lost host before the ranks do.
+    supervisor = script.start(["--restarts", "3", "--hosts", "hosts", "-n", "3"], *SLOW, steps, "comm.timeout_s=30")
     killer = Killer(script, supervisor, random.Random(arguments.seed))
     for number in range(arguments.kills):
         kind = "host" if number % 2 == 0 else killer.random.choice(["rank", "launcher"])
@@ -307,6 +321,7 @@ def hosts(script, arguments):
         if not going:
             break
     finish(script, supervisor, killer, failures, arguments.kills)
+    failures.expect(" does not answer" in script.said.read_text(), "no host was found lost by asking it")
     failures.expect("answering again: 10.77.0." in script.said.read_text(), "no lost host was used again")
     return failures.count
 
@@ -328,4 +343,9 @@ parser.add_argument("--kills", type=int, default=4)
 parser.add_argument("--seed", type=int, default=1)
 given = parser.parse_args()
 with tempfile.TemporaryDirectory() as scratch:
-    sys.exit(CASES[given.case](Script(pathlib.Path(scratch), given), given))
+    script = Script(pathlib.Path(scratch), given)
+    try:
+        status = CASES[given.case](script, given)
+    finally:
+        script.end()
+sys.exit(status)
