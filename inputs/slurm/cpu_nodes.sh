@@ -14,7 +14,7 @@ run=$1
 shift
 newest() { for each in "$run"/step_?????????; do echo "$each"; done | tail -n 1; }
 before=$(newest)
-srun --mpi=pmi2 --cpus-per-task="$SLURM_CPUS_PER_TASK" --cpu-bind=cores \
+srun --mpi=pmi2 --kill-on-bad-exit=1 --cpus-per-task="$SLURM_CPUS_PER_TASK" --cpu-bind=cores \
   "${KOZERO:-build/release/kozero}" train "$@" run.dir="$run" checkpoint.resume=auto
 ended=$(tr -d '\n' <"$run/status.json" | sed 's/.*"state": *"\([a-z]*\)".*"exit_status": *\([a-z0-9]*\).*/\1 \2/')
 case $ended in

@@ -28,7 +28,18 @@ if [[ -z ${HOSTS_FOLDER:-} ]]; then
   unshare --net --mount --uts --ipc --pid --fork true 2>/dev/null || skip 'needs namespaces, which this machine refuses'
   ip link add kzprobe0 type veth peer name kzprobe1 2>/dev/null || skip 'needs veth, which this kernel has not'
   ip link del kzprobe0
-  exec timeout --kill-after=10 280 "$here/cluster.sh" "$here/test_slurm.sh" "$@"
+  TMPDIR=$(mktemp -d)  # of all scripts below
+  export TMPDIR
+  trap 'rm -rf "$TMPDIR"' EXIT
+  status=0
+  timeout --kill-after=10 280 "$here/cluster.sh" "$here/test_slurm.sh" "$@" || status=$?
+  left() { find "$TMPDIR" -mindepth 1; pgrep -f "$TMPDIR"; ip netns list | grep '^kz[0-9]'; }
+  for _ in {1..50}; do
+    [[ -n $(left) ]] || exit $status
+    sleep 0.1
+  done
+  echo "FAILED: left afterwards: $(left | tr '\n' ' ')"
+  exit 1
 fi
 
 folder=$(mktemp -d)
@@ -147,6 +158,16 @@ preemption() {
   submit
   expect 0 'host1' srun --partition=urgent --nodes=4 --exclusive hostname
   grep -q 'SIGTERM came' run/log.txt* || fail 'no SIGTERM'
+  ends_with_restarts 1
+}
+
+# A rank is killed: its job requeues itself, since it has saved a checkpoint.
+lost_rank() {
+  local rank
+  weights_without_slurm
+  submit
+  rank=$(pgrep --newest --full "^$kozero train .* run.dir=run ") || fail "no rank"
+  kill -KILL "$rank"
   ends_with_restarts 1
 }
 
