@@ -94,6 +94,15 @@ submit() {
   until_true 30 has_step
 }
 
+# run_job ARGUMENT...: sbatch ARGUMENT..., and the wait for the end of all jobs. (`sbatch --wait` looks every 10 s.)
+run_job() {
+  local id
+  id=$(sbatch --parsable "$@") || fail "sbatch $*"
+  until_true 100 no_jobs
+  [[ $(job_fact "$id" ExitCode | sort --unique) == 0:0 ]] || fail "sbatch $*: $(job_fact "$id" ExitCode)"
+}
+no_jobs() { [[ -z $(squeue --noheader) ]]; }
+
 # ends_with_restarts COUNT: the job is completed, was started again so often, and has the weights of a run without Slurm.
 ends_with_restarts() {
   until_true 100 job_is "$job" COMPLETED
@@ -111,7 +120,7 @@ launchers() {
   same_weights
   rm -rf run
   printf '#!/bin/sh\nexec mpiexec -n 2 "$KOZERO" train "$@" run.dir=run\n' >mpiexec.sh
-  expect 0 '' sbatch --wait --nodes=2 --ntasks=2 --output=mpiexec.log mpiexec.sh "${small[@]}"
+  run_job --nodes=2 --ntasks=2 --output=mpiexec.log mpiexec.sh "${small[@]}"
   same_weights
   grep -q '"host2"' run/ranks.json || fail 'mpiexec did not start a rank on the second host'
   rm -rf run
@@ -185,11 +194,11 @@ array() {
   sed "s|^deck = .*|deck = \"$inputs/stages.toml\"|; s|^steps = .*|steps = 2|; s|^zero.stage = .*|zero.stage = [0, 3]|" \
     "$inputs/sweep_stages.toml" >matrix.toml
   local keys=(data.text=["$folder/text"] data.tokenizer=bytes model.layers=1 model.dim=16 model.heads=2 model.seq=16)
-  expect 0 '' sbatch --wait --array=1-4 --time=2 "$inputs/slurm/array.sh" matrix.toml "${keys[@]}" sweep.dir=by_script
+  run_job --array=1-4 --time=2 "$inputs/slurm/array.sh" matrix.toml "${keys[@]}" sweep.dir=by_script
   [[ $(grep -l '"state": "done"' by_script/cases/*/case.json | wc -l) == 4 ]] || fail 'the script: not 4 cases are done'
   expect 0 'srun --mpi=pmi2' "$kozero" sweep matrix.toml "${keys[@]}" sweep.dir=by_program --array
   cp out.txt sweep.sh
-  expect 0 '' sbatch --wait --time=2 sweep.sh
+  run_job --time=2 sweep.sh
   [[ $(grep -l '"state": "done"' by_program/cases/*/case.json | wc -l) == 4 ]] || fail 'sweep --array: not 4 cases are done'
 }
 
