@@ -13,6 +13,7 @@ hosts=()                  # names, in the order of the file
 declare -A slots=()       # ranks that a host takes, by name
 declare -A missed=()      # questions that a host has not answered, one after another
 declare -A answered=()    # questions that it has answered, one after another
+asked_s=-100              # when all hosts were last asked
 living=()                 # hosts that answered when they were last asked to start
 
 # read_hosts FILE: lines `HOST`, `HOST:N` (MPICH) or `HOST slots=N` (Open MPI); `#` begins a comment.
@@ -50,7 +51,7 @@ slots_of() {
 
 # The program by which mpiexec reaches a host, too. BatchMode: ssh fails instead of asking for a password.
 ask_host() {
-  timeout 10 "${HYDRA_LAUNCHER_EXEC:-ssh}" -oBatchMode=yes -oConnectTimeout=5 "$1" true </dev/null >"$replies/$1" 2>&1
+  timeout 10 "${HYDRA_LAUNCHER_EXEC:-ssh}" -oBatchMode=yes -oConnectTimeout=3 "$1" true </dev/null >"$replies/$1" 2>&1
 }
 
 # Asks all hosts at the same time and counts in `answered` and `missed`.
@@ -68,6 +69,7 @@ ask_all_hosts() {
     fi
     question=("${question[@]:1}")
   done
+  asked_s=$SECONDS
 }
 
 # wait_for PROCESS: its status. A trapped signal interrupts `wait`.
@@ -79,10 +81,11 @@ wait_for() {
   done
 }
 
+# The hosts to start on, by answers that are at most 2 s old.
 choose_living() {
   local host
   living=()
-  ask_all_hosts
+  ((SECONDS - asked_s <= 2)) || ask_all_hosts
   for host in "${hosts[@]}"; do ((missed[$host] > 0)) || living+=("$host"); done
 }
 
@@ -131,17 +134,18 @@ end_rest_of_launcher() {
 
 # Watches the launcher until it has ended. Sets `why` if it ends the launcher, and `regained` if lost hosts are back.
 watch_launcher() {
-  local told=0 last=$SECONDS host
+  local told=0 next=$((SECONDS + probe_s)) host
   why=''
   while kill -0 "$launcher" 2>/dev/null; do
     sleep 0.2
     # The program has reported its end, and the launcher cannot tell a host that is gone.
     if [[ -s $KOZERO_STATUS_FILE ]]; then ((told > 0)) || told=$SECONDS; fi
     if ((told > 0 && SECONDS - told > 10)); then end_launcher; fi
-    ((${#hosts[@]} > 0 && SECONDS - last >= probe_s)) || continue
+    ((${#hosts[@]} > 0 && SECONDS >= next)) || continue
     ask_all_hosts
-    last=$SECONDS
+    next=$((SECONDS + probe_s))
     for host in "${living[@]}"; do
+      ((missed[$host] == 0)) || next=$SECONDS  # at once again
       ((missed[$host] >= 2)) || continue
       why="host $host does not answer"
       end_launcher

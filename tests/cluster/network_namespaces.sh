@@ -26,6 +26,7 @@ usage: network_namespaces.sh HOSTS RANKS RATE COMMAND [ARGUMENT...]
   BURST=BYTES   that a link passes at once (default: 128 us at its rate, at least 40000)
   QUEUE=BYTES   that wait for a link before packets are dropped (default: 20 ms at its rate, at least 500000)
   LATENCY=TIME  added to each packet, such as 20us (default: none)
+  LOST_HOST_S=N seconds until a lost host is known not to answer (default: 0)
   CHECK=no      starts the program even if the link does not have its rate
 
   network_namespaces.sh 2 2 1000 build/release/kozero bench collectives --size 16MiB
@@ -125,7 +126,7 @@ write_launcher() {
   cat >"$kFolder/launcher" <<TEXT
 #!/usr/bin/env bash
 while [[ \$1 == -* ]]; do shift; done
-[[ ! -e "$kFolder/lost-\$1" ]] || { echo "launcher: \$1 does not answer" >&2; exit 255; }
+[[ ! -e "$kFolder/lost-\$1" ]] || { sleep ${LOST_HOST_S:-0}; echo "launcher: \$1 does not answer" >&2; exit 255; }
 holder=\$(cat "$kFolder/\$1")
 shift
 exec nsenter -t "\$holder" --mount --uts --ipc --net --pid --wd="$PWD" bash -c "\$*"

@@ -49,7 +49,7 @@ class Script:
                 f"run.dir={self.folder}/run", *overrides]
 
     def environment(self, **settings):
-        return {**os.environ, "OMP_NUM_THREADS": "1", "OMP_PROC_BIND": "false", "KOZERO_PROBE_S": "1", **settings}
+        return {**os.environ, "OMP_NUM_THREADS": "1", "OMP_PROC_BIND": "false", "KOZERO_PROBE_S": os.environ.get("KOZERO_PROBE_S", "1"), **settings}
 
     def start(self, options, *overrides):
         self.said = self.folder / "said.txt"
