@@ -229,19 +229,20 @@ supervise() {
     start_once "$@"
     now=$(newest_checkpoint "$run")
     if [[ $now != "$before" ]]; then tries=0 before=$now; fi
-    tries=$((tries + 1))
+    [[ $why == *' answered again' ]] || tries=$((tries + 1))
     if ((tries > restarts)); then
       say "gave up after $restarts restarts without a new checkpoint in $run (${before:-none yet}): $why"
       exit 5
     fi
     pause_before_restart
     if ((${#hosts[@]} > 0)); then choose_living; fi
-    say "restart $tries of $restarts, from ${before:-the beginning}${living[*]:+, on ${living[*]}}: $why"
+    say "restart (without progress: $tries of $restarts) from ${before:-the beginning}" \
+      "on ${living[*]:-this machine}: $why"
   done
 }
 
 # Not before the first restart; then 1, 2, 4, ... 64 s: what prevents a start may pass.
 pause_before_restart() {
-  ((tries == 1)) || sleep $((1 << (tries < 8 ? tries - 2 : 6)))
+  ((tries <= 1)) || sleep $((1 << (tries < 8 ? tries - 2 : 6)))
   [[ -z $asked ]] || exit 75
 }

@@ -185,7 +185,7 @@ def stop_signal(script, arguments):
         time.sleep(0.05)
     supervisor.send_signal(signal.SIGTERM)
     failures.expect(supervisor.wait(60) == 75, f"status {supervisor.returncode}, wanted 75")
-    failures.expect("restart 1" not in script.said.read_text(), "it was started again")
+    failures.expect("kozero: restart" not in script.said.read_text(), "it was started again")
     failures.expect("--restarts 2 -n 2 train" in script.said.read_text(), "the command to go on lacks --restarts")
     return failures.count
 
@@ -219,7 +219,7 @@ class Killer:
         self.kinds.append(kind)
         # Rows that were recorded between the death and the end of the last rank are not of the next start.
         gone = self.script.said.stat().st_size
-        while self.supervisor.poll() is None and b"kozero: restart " not in self.script.said.read_bytes()[gone:]:
+        while self.supervisor.poll() is None and b"kozero: restart (" not in self.script.said.read_bytes()[gone:]:
             time.sleep(0.02)
         restart = time.time()
         row = self.wait_for_a_step(restart)
