@@ -14,7 +14,7 @@ die() { say "$*"; exit 1; }
 
 usage() {
   cat <<'TEXT'
-usage: ./kozero.sh [--preset P] [-n RANKS] COMMAND [ARGUMENT...]
+usage: ./kozero.sh [--preset P] [-n RANKS] [--restarts N] [--hosts FILE] COMMAND [ARGUMENT...]
 
   build             install what is missing, configure and build
   test [ARGS]       the same, then run the tests; ARGS go to ctest (-L unit, -R partition, ...)
@@ -26,6 +26,9 @@ usage: ./kozero.sh [--preset P] [-n RANKS] COMMAND [ARGUMENT...]
 
   --preset P        release (default), debug, asan, tsan or cuda; each builds in build/P; KOZERO_PRESET=P is the same
   -n RANKS          run under mpiexec on RANKS ranks; for train and verify the default is the deck's run.ranks
+  --restarts N      train: if a rank or a host is lost, start again from the newest checkpoint, on the hosts that answer;
+                    give up after N restarts in a row without a new checkpoint
+  --hosts FILE      train: run on these hosts, one per line: HOST, HOST:SLOTS or 'HOST slots=SLOTS'
 
   KOZERO_NO_INSTALL=1   only say what is missing, install nothing
   KOZERO_BUILD_JOBS=N   compile with N jobs
@@ -174,14 +177,10 @@ keep_reading() {
   cat 2>/dev/null || cat >/dev/null
 }
 
-# train_under LAUNCHER...: ends with the run's own status, which the run writes to a file: the launcher's may be another
-# (docs/reliability.md). The launcher has a process group of its own, and each signal is handed on to it once. Otherwise
-# Ctrl-C would reach it by the terminal too, and a second SIGINT ends a run at once.
-train_under() {
-  local status=0 launcher signal
-  KOZERO_STATUS_FILE=$(mktemp)
-  export KOZERO_STATUS_FILE
-  trap 'rm -f "$KOZERO_STATUS_FILE"' EXIT
+# begin_launcher LAUNCHER...: starts it in a process group of its own and hands each signal on to it once. Otherwise
+# Ctrl-C would reach it by the terminal too, and a second SIGINT ends a run at once. Sets `launcher`; a signal sets `asked`.
+begin_launcher() {
+  local signal
   exec 3>&1 4>&2
   if [[ -p /dev/stdout ]]; then exec 3> >(keep_reading); fi
   if [[ -p /dev/stderr ]]; then exec 4> >(keep_reading >&2); fi
@@ -190,27 +189,67 @@ train_under() {
   launcher=$!
   set +m
   exec 3>&- 4>&-
-  for signal in INT TERM USR1 USR2 XCPU; do trap "kill -$signal $launcher" "$signal"; done
-  trap 'kill -TERM $launcher' HUP  # MPICH's launcher dies of SIGHUP
+  for signal in INT TERM USR1 USR2 XCPU; do trap "asked=$signal; kill -$signal $launcher" "$signal"; done
+  trap 'asked=HUP; kill -TERM $launcher' HUP  # MPICH's launcher dies of SIGHUP
+}
+
+# train_under LAUNCHER...: ends with the run's own status, which the run writes to a file: the launcher's may be another
+# (docs/reliability.md).
+train_under() {
+  local status=0
+  KOZERO_STATUS_FILE=$(mktemp)
+  export KOZERO_STATUS_FILE
+  trap 'rm -f "$KOZERO_STATUS_FILE"' EXIT
+  begin_launcher "$@"
   while kill -0 "$launcher" 2>/dev/null; do wait "$launcher" && status=0 || status=$?; done
   if [[ -s $KOZERO_STATUS_FILE ]]; then status=$(cat "$KOZERO_STATUS_FILE"); fi
   exit "$status"
 }
 
-# run_ranks PRESET RANKS COMMAND...: each rank gets an equal share of the cores, and stays on it while there is one.
-run_ranks() {
-  local preset=$1 ranks=$2 cores launcher
-  shift 2
-  cores=$(nproc)
-  IFS=';' read -r -a launcher <<<"$(sed -n 's/^KOZERO_MPIEXEC:INTERNAL=//p' "$kRoot/build/$preset/CMakeCache.txt")"
-  export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores > ranks ? cores / ranks : 1))}
-  if [[ ${launcher[0]} == *mpich* ]] && ((ranks * OMP_NUM_THREADS <= cores)); then
-    launcher+=(-bind-to "hwthread:$OMP_NUM_THREADS")
-  fi
+# read_launcher PRESET: sets `mpiexec`, the words that start ranks.
+read_launcher() {
+  IFS=';' read -r -a mpiexec <<<"$(sed -n 's/^KOZERO_MPIEXEC:INTERNAL=//p' "$kRoot/build/$1/CMakeCache.txt")"
   if [[ -t 1 ]]; then export KOZERO_TERMINAL=${COLUMNS:-$(tput cols 2>/dev/null || echo 80)}; fi  # mpiexec makes it a pipe
-  launcher+=(-n "$ranks" "$(binary_of "$preset")")
-  if [[ $1 == train ]]; then train_under "${launcher[@]}" "$@"; fi
-  exec "${launcher[@]}" "$@"
+}
+
+# share_cores RANKS: each rank gets an equal share of this machine's cores, and stays on it while there is one.
+share_cores() {
+  local ranks=$1 cores
+  cores=$(nproc)
+  export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores > ranks ? cores / ranks : 1))}
+  if [[ ${mpiexec[0]} == *mpich* ]] && ((ranks * OMP_NUM_THREADS <= cores)); then
+    mpiexec+=(-bind-to "hwthread:$OMP_NUM_THREADS")
+  fi
+}
+
+# run_ranks PRESET RANKS COMMAND...
+run_ranks() {
+  local preset=$1 ranks=$2 mpiexec
+  shift 2
+  read_launcher "$preset"
+  share_cores "$ranks"
+  mpiexec+=(-n "$ranks" "$(binary_of "$preset")")
+  if [[ $1 == train ]]; then train_under "${mpiexec[@]}" "$@"; fi
+  exec "${mpiexec[@]}" "$@"
+}
+
+# run_with_restarts PRESET RANKS RESTARTS HOSTS_FILE train ...: RANKS and HOSTS_FILE may be empty.
+run_with_restarts() {
+  local preset=$1 ranks=$2 restarts=${3:-0} file=$4 told mpiexec argument
+  shift 5
+  ! under_a_launcher || die "--restarts and --hosts start ranks; inside a job of Slurm or mpiexec use inputs/slurm/*.sh"
+  for argument in "$@"; do
+    [[ $argument != checkpoint.resume=* || $argument =~ =\"?auto\"?$ ]] ||
+      die "$argument: with --restarts accepted is auto, which is the default then"
+  done
+  export KOZERO_STARTED_BY="$0 --restarts $restarts${file:+ --hosts $file}"  # for the command with which a stopped run goes on
+  [[ $preset == release ]] || KOZERO_STARTED_BY+=" --preset $preset"
+  told=$("$(binary_of "$preset")" ranks restarts "$@" checkpoint.resume=auto) || exit $?
+  ranks=${ranks:-$(head -n 1 <<<"$told")}
+  read_launcher "$preset"
+  [[ -n $file ]] || share_cores "$ranks"
+  source "$kRoot/src/program/restarts.sh"
+  supervise "$restarts" "$file" "$ranks" "$(tail -n 1 <<<"$told")" "$(binary_of "$preset")" train "$@" checkpoint.resume=auto
 }
 
 # verify_with_threads PRESET RANKS verify ...: with 1 thread per rank, then with 2 and 3. A process keeps its number of
@@ -289,14 +328,17 @@ name_decks() {
 
 check_preset() { [[ " $kPresets " == *" $1 "* ]] || die "--preset '$1' is not one of: $kPresets"; }
 check_ranks() { [[ $1 =~ ^[1-9][0-9]*$ ]] || die "-n '$1' is not a number of ranks (1 or more)"; }
+check_restarts() { [[ $1 =~ ^[0-9]{1,6}$ ]] || die "--restarts '$1' is not a number of restarts (0 or more)"; }
 
 main() {
-  local preset=${KOZERO_PRESET:-release} ranks=''
+  local preset=${KOZERO_PRESET:-release} ranks='' restarts='' hosts_file=''
   while (($# > 0)); do
     case $1 in
       --preset) (($# > 1)) || die "--preset wants a name: $kPresets"; preset=$2; shift 2 ;;
       --preset=*) preset=${1#*=}; shift ;;
       -n) (($# > 1)) || die "-n wants a number of ranks"; ranks=$2; shift 2; check_ranks "$ranks" ;;
+      --restarts) (($# > 1)) || die "--restarts wants a number"; restarts=$2; shift 2; check_restarts "$restarts" ;;
+      --hosts) (($# > 1)) || die "--hosts wants a file"; hosts_file=$2; shift 2 ;;
       *) break ;;
     esac
   done
@@ -308,6 +350,7 @@ main() {
   check_preset "$preset"
   if asks_for_help "$@"; then show_help "$preset" "$@"; return; fi
   if lacks_deck "$@"; then name_decks "$command"; return 2; fi
+  [[ -z $restarts$hosts_file || $command == train ]] || die "--restarts and --hosts go with train, not with $command"
   case $command in
     help) usage ;;
     build)
@@ -325,6 +368,7 @@ main() {
       build_target "$preset" kozero
       [[ $command != bench ]] || build_target "$preset" kozero-bench
       [[ ! $command =~ ^(plot|report)$ ]] || ensure_gnuplot
+      if [[ -n $restarts$hosts_file ]]; then run_with_restarts "$preset" "$ranks" "$restarts" "$hosts_file" "$@"; fi
       run_command "$preset" "$ranks" "$@" ;;
   esac
 }

@@ -365,6 +365,9 @@ void check_evaluation(const Deck& deck) {
 }
 
 void check_checkpoints(const Deck& deck) {
+  if (deck.checkpoint.every_minutes > 0 && deck.checkpoint.every == 0) {
+    refuse_value(deck, "checkpoint.every_minutes", "accepted is 0 if " + beside(deck, "checkpoint.every"));
+  }
   if (!deck.checkpoint.keep_best) return;
   const auto refuse_where = [&](const std::string& key) {
     refuse_value(deck, "checkpoint.keep_best", "accepted is false if " + beside(deck, key));

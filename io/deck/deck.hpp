@@ -213,6 +213,7 @@ struct CommKeys {
 
 struct CheckpointKeys {
   std::int64_t every = 1000;
+  double every_minutes = 0;
   std::int64_t keep = 3;
   bool keep_best = false;
   bool async = true;

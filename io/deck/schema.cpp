@@ -6,21 +6,10 @@
 #include <kozero/core/choices.hpp>
 #include <kozero/core/presets.hpp>
 #include <kozero/distributed/communicator.hpp>
+#include "io/deck/accepted.hpp"
 
 namespace kozero::io {
 namespace {
-
-/// The address of member `Value` in a table of data.source.
-template <auto Value>
-DeckValue of_source(SourceKeys& source) {
-  return &(source.*Value);
-}
-
-/// The same in a table of run.curriculum.
-template <auto Value>
-DeckValue of_lesson(LessonKeys& lesson) {
-  return &(lesson.*Value);
-}
 
 /// The address of section `Keys` member `Value` in a deck.
 template <auto Keys, auto Value>
@@ -52,18 +41,6 @@ constexpr auto kCheckpoint = &in<&Deck::checkpoint, Value>;
 template <auto Value>
 constexpr auto kLog = &in<&Deck::log, Value>;
 
-/// A truth value.
-Accepted truth() { return {}; }
-/// Any text other than "", described as `what`.
-Accepted text(std::string what) { return {.what = std::move(what)}; }
-/// A list of texts other than "", or an empty list.
-Accepted list_or_none(std::string what) { return {.what = std::move(what), .or_none = true}; }
-Accepted from(double low) { return {.low = low}; }
-Accepted from_to(double low, double high) { return {.low = low, .high = high}; }
-Accepted above(double low) { return {.low = low, .low_open = true}; }
-Accepted fraction() { return {.low = 0, .high = 1, .high_open = true}; }
-Accepted words(std::vector<std::string> all) { return {.words = std::move(all)}; }
-
 /// Marks a key whose value changes the bits of a resumed run.
 DeckRow bits(DeckRow row, Effect effect = Effect::bits) {
   row.effect = effect;
@@ -76,11 +53,6 @@ DeckRow first(DeckRow row) {
   return row;
 }
 
-constexpr double kMany = 1e12;  // steps, epochs: far beyond any run, far below overflow
-constexpr double kExactTokens = 1e15;
-constexpr double kWide = 1 << 24;        // widths and counts: their products must fit in 64 bits
-constexpr double kMostValidation = 0.5;  // with more, the run would train on the smaller part
-constexpr double kMostTogether = 64;     // units gathered ahead, blocks recomputed together
 constexpr const char* kShape = "the preset's";
 
 std::vector<DeckRow> run_rows() {
@@ -356,6 +328,8 @@ std::vector<DeckRow> checkpoint_rows() {
   return {
       first({"checkpoint.every", kCheckpoint<&K::every>, from(0),
              "steps between checkpoints; the last step is saved too; 0: no checkpoints"}),
+      {"checkpoint.every_minutes", kCheckpoint<&K::every_minutes>, from(0),
+       "also save when so much time has passed since the last save; 0: by steps only"},
       first({"checkpoint.keep", kCheckpoint<&K::keep>, from(0), "newest checkpoints to keep; 0: all"}),
       {"checkpoint.keep_best", kCheckpoint<&K::keep_best>, truth(),
        "also keep the checkpoint with the lowest validation loss; each save then starts with a validation"},
@@ -396,51 +370,6 @@ std::vector<DeckRow> all_rows() {
 }
 
 }  // namespace
-
-const std::vector<ListColumn<SourceKeys>>& columns_of(const SourceKeys& /*source*/) {
-  using K = SourceKeys;
-  constexpr double kMostRepeats = 1000;
-  static const std::vector<ListColumn<K>> columns = {
-      {"text", of_source<&K::text>, text("path of a file or a folder"), "the source's text, as data.text", true},
-      {"repeat", of_source<&K::repeat>, from_to(1, kMostRepeats),
-       "times that an epoch has the source's training text; its validation text counts once"},
-      {"name", of_source<&K::name>, text("text"), "name of the source in logs and metrics"},
-      {"weight", of_source<&K::weight>, above(0),
-       "share of the samples that come from the source, relative to the other sources; all sources give one, or none"},
-      {"tokens", of_source<&K::tokens>, from_to(1, kMany),
-       "instead of weight: how many tokens of the mixture come from the source, relative to the other sources"},
-      {"epochs", of_source<&K::epochs>, from_to(0, kMany),
-       "with weights: the most passes over the source's training text that a run, or a lesson of it, may make; 0: no "
-       "limit"},
-      {"filter", of_source<&K::filter>, text("COLUMN SIGN NUMBER"), "instead of data.filter"},
-  };
-  return columns;
-}
-
-const std::vector<ListColumn<LessonKeys>>& columns_of(const LessonKeys& /*lesson*/) {
-  using K = LessonKeys;
-  static const std::vector<ListColumn<K>> columns = [] {
-    std::vector<ListColumn<K>> all = {
-        {"steps", of_lesson<&K::steps>, from_to(1, kMany), "optimizer steps of the lesson; give steps or tokens"},
-        {"tokens", of_lesson<&K::tokens>, from_to(1, kExactTokens), "the same in tokens, rounded up to whole steps"}};
-    all.push_back({"sources", of_lesson<&K::sources>, text("name of a data.source, or name:weight"),
-                   "which of data.source the lesson mixes, and their weights"});
-    const auto add = [&](const char* name, DeckValue (*value_in)(K&), const char* key) {
-      all.push_back({name, value_in, find_row(key)->accepted, std::string("instead of ") + key});
-    };
-    add("seq", of_lesson<&K::seq>, "train.seq");
-    add("global_batch", of_lesson<&K::global_batch>, "train.global_batch");
-    add("micro_batch", of_lesson<&K::micro_batch>, "train.micro_batch");
-    add("lr", of_lesson<&K::lr>, "optim.lr");
-    add("min_lr", of_lesson<&K::min_lr>, "optim.min_lr");
-    add("schedule", of_lesson<&K::schedule>, "optim.schedule");
-    add("warmup_steps", of_lesson<&K::warmup_steps>, "optim.warmup_steps");
-    add("decay_steps", of_lesson<&K::decay_steps>, "optim.decay_steps");
-    add("freeze", of_lesson<&K::freeze>, "optim.freeze");
-    return all;
-  }();
-  return columns;
-}
 
 const std::vector<DeckRow>& deck_schema() {
   static const std::vector<DeckRow> rows = all_rows();

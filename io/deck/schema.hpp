@@ -4,7 +4,7 @@
 // Decks are read, checked, written and documented from this table. A row describes a key: its member of a Deck, which
 // has the key's type and default, and the accepted values. To add a key, add a member to deck.hpp and a row to
 // schema.cpp. To add a list of tables, add a struct of its keys and a vector of them to deck.hpp, the vector to
-// DeckValue, and the columns and a row to schema.cpp.
+// DeckValue, the columns to schema_lists.cpp and a row to schema.cpp.
 #pragma once
 #include <array>
 #include <cstdint>

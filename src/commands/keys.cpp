@@ -173,7 +173,7 @@ constexpr const char* kBash = R"sh(_kozero() {
   local word=${COMP_WORDS[COMP_CWORD]} i=1 command=
   while ((i < COMP_CWORD)); do
     case ${COMP_WORDS[i]} in
-      -n | --preset) ((i += 2)) ;;
+      -n | --preset | --restarts | --hosts) ((i += 2)) ;;
       -*) ((i += 1)) ;;
       *) command=${COMP_WORDS[i]}; break ;;
     esac
@@ -189,7 +189,7 @@ constexpr const char* kZsh = R"sh(_kozero() {
   local i=2 command=
   while ((i < CURRENT)); do
     case ${words[i]} in
-      -n | --preset) ((i += 2)) ;;
+      -n | --preset | --restarts | --hosts) ((i += 2)) ;;
       -*) ((i += 1)) ;;
       *) command=${words[i]}; break ;;
     esac

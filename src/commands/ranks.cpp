@@ -9,6 +9,7 @@
 #include <kozero/program/arguments.hpp>
 #include <kozero/run/session.hpp>
 #include <kozero/run/unsaved_run.hpp>
+#include "io/deck/check.hpp"
 #include "src/commands/verify.hpp"
 
 namespace kozero::commands {
@@ -18,14 +19,15 @@ using program::OptionParser;
 using run::Session;
 
 /// Prints how many ranks kozero.sh starts for the command `train ...` or `verify ...`: the deck's run.ranks; for verify
-/// the largest of --ranks, or with RUN --replay the count of that run. Throws the same errors as the command.
+/// the largest of --ranks, or with RUN --replay the count of that run. For `restarts ...`, a `train` that kozero.sh
+/// starts again if a rank is lost, also prints run.dir. Throws the same errors as the command.
 void ranks(const distributed::Environment& environment, const Arguments& command) {
-  if (command.empty() || (command[0] != "train" && command[0] != "verify")) {
-    throw Error(Failure::deck,
-                "ranks: \"" + (command.empty() ? "" : command[0]) + "\": accepted: train | verify, and its arguments",
+  const std::string name = command.empty() ? "" : command[0];
+  if (name != "train" && name != "verify" && name != "restarts") {
+    throw Error(Failure::deck, "ranks: \"" + name + "\": accepted: train | verify | restarts, and its arguments",
                 Error::Seen::by_all_ranks);
   }
-  OptionParser parser(command[0]);
+  OptionParser parser(name);
   const Arguments arguments(command.begin() + 1, command.end());
   parser.allow_extras();  // other flags of the command are ignored
   DeckArguments deck_arguments;
@@ -41,11 +43,17 @@ void ranks(const distributed::Environment& environment, const Arguments& command
   Session session(environment, [&](distributed::Communicator& comm) {
     io::Deck deck = deck_arguments.read_for_any_device(comm);
     deck.notes.clear();  // the command itself prints them
+    if (name == "restarts" && deck.checkpoint.every == 0) {
+      io::refuse_value(
+          deck, "checkpoint.every",
+          "--restarts starts a run again from its newest checkpoint; give 1 or more, or leave --restarts out");
+    }
     return deck;
   });
   if (!session.is_first_rank()) return;
   std::cout << (options.ranks.empty() ? session.deck().run.ranks : *std::ranges::max_element(options.ranks))
             << std::endl;
+  if (name == "restarts") std::cout << session.deck().run.dir << std::endl;
 }
 
 }  // namespace kozero::commands

@@ -47,7 +47,15 @@ Saving::Saving(Session& session, train::Engine& engine, io::Log& log, std::share
       folder_(std::move(folder)),
       saver_(engine, engine.staging(), saver_communicator(session, engine.staging() != nullptr)) {}
 
-bool Saving::due(std::int64_t step, bool last) const { return keys_.every > 0 && (last || step % keys_.every == 0); }
+void Saving::read_clock() {
+  if (keys_.every_minutes <= 0.0) return;
+  const std::chrono::duration<double> passed = Clock::now() - last_begin_;
+  time_has_passed_ = distributed::broadcast_value(control_, passed.count() >= 60.0 * keys_.every_minutes);
+}
+
+bool Saving::due(std::int64_t step, bool last) const {
+  return keys_.every > 0 && (last || time_has_passed_ || step % keys_.every == 0);
+}
 
 void Saving::save(const io::CheckpointRecord& record, std::map<std::string, std::string> texts, bool prune) {
   const EventScope event({.name = "saving"});
@@ -56,6 +64,7 @@ void Saving::save(const io::CheckpointRecord& record, std::map<std::string, std:
   waited_s_ = std::chrono::duration<double>(Clock::now() - start).count();
   interval_s_ = std::chrono::duration<double>(start - last_begin_).count();
   last_begin_ = start;
+  time_has_passed_ = false;
   left_out_.reset();
   train::SaveOrder order{folder_, record, std::move(texts), prune ? keys_.keep : 0, keys_.keep_best};
   if (!ready) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // saving.hpp: a run's checkpoints by the deck's [checkpoint] keys: when and how they are saved, and the log lines.
-//   after each step: look(), then save(...) if due(step); at the end finish()
+//   after each step: read_clock() and look(), then save(...) if due(step); at the end finish()
 // The next look() reports a failed save on all ranks: it ends the run with Error(write), or is a warning if
 // checkpoint.on_error = "continue". A lost rank always ends the run. A save for which training waits longer than
 // checkpoint.io_timeout_s has failed too; no further save begins until its thread returns.
@@ -24,7 +24,9 @@ class Saving {
   /// For the run in `folder`, whose lock must outlive the object. Collective.
   Saving(Session& session, train::Engine& engine, io::Log& log, std::shared_ptr<const io::HeldFolder> folder);
 
-  /// Whether a save follows this step, which may be the run's last.
+  /// Rank 0 decides for all ranks whether checkpoint.every_minutes have passed since the last save began. Collective.
+  void read_clock();
+  /// Whether a save follows this step, which may be the run's last. The same on all ranks.
   [[nodiscard]] bool due(std::int64_t step, bool last) const;
   /// Waits for the save before, then begins this one. `texts`: rank 0's small files. `prune`: then removes checkpoints
   /// beyond checkpoint.keep; false while steps are skipped, since the newest checkpoints may have a ruined state.
@@ -55,6 +57,7 @@ class Saving {
   std::shared_ptr<const io::HeldFolder> folder_;
   train::CheckpointSaver saver_;
   Clock::time_point last_begin_ = Clock::now();
+  bool time_has_passed_ = false;  ///< checkpoint.every_minutes, as of the last read_clock()
   std::int64_t saved_step_ = -1;
   double interval_s_ = 0.0;  ///< between the last two saves' beginnings
   double waited_s_ = 0.0;    ///< time that the save under way waited for the one before

@@ -204,6 +204,7 @@ void TrainingRun::train_all_steps() {
     // A run whose time ends within its last step is complete.
     const bool is_complete = step == settings_.steps && result.request == stop_reason::kTimeOver;
     run_.count_step(step, is_complete ? stop_reason::kNone : result.request);
+    saving_.read_clock();
     const bool is_validated = run_log_.evaluation_due(step, saving_.due(step, step == settings_.steps));
     if (run_.reason() == stop_reason::kNone && is_validated) run_log_.evaluate_after(row);
     if (metrics) run_.write(*metrics, row);

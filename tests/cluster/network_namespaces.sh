@@ -16,11 +16,17 @@ usage: network_namespaces.sh HOSTS RANKS RATE COMMAND [ARGUMENT...]
   HOSTS    number of hosts, 2 to 200
   RANKS    ranks on each host
   RATE     of a host's link, in Mbit/s; 0: not limited
-  COMMAND  a program and its arguments; `probe` instead sends for 4 s from host 1 to host 2 and prints the rate
+  COMMAND  a program and its arguments; `probe` instead sends for 4 s from host 1 to host 2 and prints the rate;
+           `beside PROGRAM ARGUMENT...` runs a program on this machine, which has the bridge, while the hosts are up. Its
+           environment names the folder HOSTS_FOLDER and the settings with which mpiexec starts ranks on the hosts:
+             $HOSTS_FOLDER/launcher 10.77.0.2 'COMMAND'    as ssh does; a lost host does not answer
+             $HOSTS_FOLDER/lose 2                          kills all that runs on host 2, and cuts its link
+             $HOSTS_FOLDER/return 2                        host 2 is up again, with nothing running
 
   BURST=BYTES   that a link passes at once (default: 128 us at its rate, at least 40000)
   QUEUE=BYTES   that wait for a link before packets are dropped (default: 20 ms at its rate, at least 500000)
   LATENCY=TIME  added to each packet, such as 20us (default: none)
+  LOST_HOST_S=N seconds until a lost host is known not to answer (default: 0)
   CHECK=no      starts the program even if the link does not have its rate
 
   network_namespaces.sh 2 2 1000 build/release/kozero bench collectives --size 16MiB
@@ -120,11 +126,36 @@ write_launcher() {
   cat >"$kFolder/launcher" <<TEXT
 #!/usr/bin/env bash
 while [[ \$1 == -* ]]; do shift; done
+[[ ! -e "$kFolder/lost-\$1" ]] || { sleep ${LOST_HOST_S:-0}; echo "launcher: \$1 does not answer" >&2; exit 255; }
 holder=\$(cat "$kFolder/\$1")
 shift
 exec nsenter -t "\$holder" --mount --uts --ipc --net --pid --wd="$PWD" bash -c "\$*"
 TEXT
   chmod +x "$kFolder/launcher"
+}
+
+# The programs `lose` and `return`. Only the process that keeps the namespaces outlives the loss of its host.
+write_failures() {
+  cat >"$kFolder/lose" <<TEXT
+#!/usr/bin/env bash
+touch "$kFolder/lost-10.77.0.\$1"
+ip link set "$kName-\$1" down
+nsenter -t "\$(cat "$kFolder/10.77.0.\$1")" --pid --mount bash -c 'kill -KILL -1' || true
+TEXT
+  cat >"$kFolder/return" <<TEXT
+#!/usr/bin/env bash
+ip link set "$kName-\$1" up
+rm -f "$kFolder/lost-10.77.0.\$1"
+TEXT
+  chmod +x "$kFolder/lose" "$kFolder/return"
+}
+
+# run_beside COMMAND...
+run_beside() {
+  ip addr add 10.77.0.254/24 dev "$kName"
+  HOSTS_FOLDER=$kFolder HYDRA_LAUNCHER=ssh HYDRA_LAUNCHER_EXEC=$kFolder/launcher HYDRA_IFACE=$kName "$@" <&0 &
+  launched=$!
+  wait $launched
 }
 
 # mpiexec runs on this machine, which has the bridge. Its ranks reach it at the bridge's address.
@@ -190,6 +221,9 @@ status=0
 if [[ $1 == probe ]]; then
   echo "received $(measured_rate 4) Mbit/s"
   on_host 1 ping -c 20 -i 0.05 -q 10.77.0.2 2>/dev/null | tail -n 1 || true
+elif [[ $1 == beside ]]; then
+  write_failures
+  run_beside "${@:2}" || status=$?
 else
   check_rate
   run_ranks "$@" || status=$?

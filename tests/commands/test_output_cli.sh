@@ -158,6 +158,8 @@ ranks_of_arguments() {
   make_text
   expect 0 '^2$' "$kozero" ranks verify "$inputs/quickstart.toml" --steps 2 zero.stage=1
   expect 0 '^3$' "$kozero" ranks train "$inputs/quickstart.toml" run.ranks=3 --verify-data --json
+  expect 0 '^runs/other$' "$kozero" ranks restarts "$inputs/quickstart.toml" run.ranks=3 run.dir=runs/other
+  also '^3$'
   # shellcheck disable=SC2086
   expect 0 'output in' on 2 train "$inputs/quickstart.toml" $tiny run.ranks=1
   expect 0 '^2$' "$kozero" ranks verify run --replay 3
@@ -225,6 +227,7 @@ echo "${COMPREPLY[@]}"
 END
   expect 0 '^plan plot$' bash complete.bash kozero pl
   expect 0 '^--steps$' bash complete.bash ./kozero.sh -n 2 verify deck.toml --st
+  expect 0 '^zero.stage=$' bash complete.bash ./kozero.sh --hosts train --restarts 2 train deck.toml zero.st
   expect 0 '^zero.stage=$' bash complete.bash kozero train deck.toml zero.st
   expect 0 '^collectives$' bash complete.bash kozero bench co
   expect 0 '^--size$' bash complete.bash kozero bench collectives --si

@@ -252,4 +252,19 @@ def failed_start(case):
     case.expect(not (case.folder / "fresh").exists(), "a failed first start leaves a folder")
 
 
+def every_minutes(case):
+    """case: checkpoint.every_minutes saves by rank 0's clock, on all ranks after the same step, and changes no bits."""
+    keys = ["run.steps=60", "checkpoint.every=100000", "checkpoint.keep=0", "comm.backend=mpi", "comm.latency_us=5000"]
+    case.expect_end(case.start(*keys, "run.dir=by_steps"), 0, "output in by_steps:", "a run that saves by steps")
+    said = case.expect_end(case.start(*keys, "checkpoint.every_minutes=0.5s"), 0, "output in run:", "a run that saves by time")
+    intervals = [float(found) for found in re.findall(r"([\d.]+) s since the last checkpoint", said)]
+    case.expect(3 <= len(intervals) <= 20 and min(intervals[:-1]) >= 0.5, f"seconds between saves: {intervals}", said)
+    case.expect(len(list(case.run.glob("step_?????????"))) == len(intervals), "a checkpoint is missing", said)
+    compared = subprocess.run([case.options.kozero, "inspect", "--diff", "by_steps/weights.h5", "run/weights.h5"], cwd=case.folder,
+                              capture_output=True, text=True, check=False)
+    case.expect(compared.returncode == 0, "other weights", compared.stdout)
+    case.expect_end(case.start("checkpoint.every_minutes=1", "run.dir=refused"), 2,
+                    r"checkpoint\.every_minutes = 1.0: accepted is 0 if checkpoint\.every = 0", "without checkpoints")
+
+
 run_one_case(globals())

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The KoZeRO authors
+#
+# restarts.sh: `kozero.sh --restarts N [--hosts FILE] -n R train DECK`, sourced by kozero.sh. Starts a run and, when it
+# has lost a rank, a host or its launcher, starts it again from its newest checkpoint on the hosts that answer ssh.
+#   It gives up after N restarts in a row without a new checkpoint.
+#   KOZERO_PROBE_S (5): seconds between two questions to all hosts; a host that misses two is lost. A run that has fewer
+#   ranks than it was asked for is stopped, saved and started again when lost hosts have answered three times.
+# The program tells its exit status through a file beside run.dir, which all hosts must see. Bits do not depend on the
+# number of ranks (docs/exactness.md), so the run ends with those of an undisturbed one.
+
+hosts=()                  # names, in the order of the file
+declare -A slots=()       # ranks that a host takes, by name
+declare -A missed=()      # questions that a host has not answered, one after another
+declare -A answered=()    # questions that it has answered, one after another
+asked_s=-100              # when all hosts were last asked
+living=()                 # hosts that answered when they were last asked to start
+
+# read_hosts FILE: lines `HOST`, `HOST:N` (MPICH) or `HOST slots=N` (Open MPI); `#` begins a comment.
+read_hosts() {
+  local file=$1 line name count rest number=0
+  [[ -f $file && -r $file ]] || die "--hosts $file: not a file that can be read"
+  while IFS= read -r line || [[ -n $line ]]; do
+    number=$((number + 1))
+    read -r name rest <<<"${line%%#*}" || true
+    [[ -n $name ]] || continue
+    count=1
+    if [[ -z $rest && $name =~ ^([^:]+):([0-9]+)$ ]]; then
+      name=${BASH_REMATCH[1]} count=${BASH_REMATCH[2]}
+    elif [[ $rest =~ ^slots=([0-9]+)([[:space:]]+max[-_]slots=[0-9]+)?[[:space:]]*$ ]]; then
+      count=${BASH_REMATCH[1]}
+    elif [[ -n $rest ]]; then
+      name=''
+    fi
+    if [[ ! $name =~ ^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$ || ! $count =~ ^[1-9][0-9]{0,4}$ ]]; then
+      die "$file:$number: '$line': accepted: HOST, HOST:N or 'HOST slots=N', with N ranks, 1 or more"
+    fi
+    [[ -z ${slots[$name]:-} ]] || die "$file:$number: $name is there twice; name it once, with slots=N"
+    hosts+=("$name")
+    slots[$name]=$count
+  done <"$file"
+  ((${#hosts[@]} > 0)) || die "$file names no host; accepted are lines HOST, HOST:N or 'HOST slots=N'"
+}
+
+# slots_of HOST...: their sum.
+slots_of() {
+  local host sum=0
+  for host in "$@"; do sum=$((sum + ${slots[$host]})); done
+  echo "$sum"
+}
+
+# The program by which mpiexec reaches a host, too. BatchMode: ssh fails instead of asking for a password.
+ask_host() {
+  timeout 10 "${HYDRA_LAUNCHER_EXEC:-ssh}" -oBatchMode=yes -oConnectTimeout=3 "$1" true </dev/null >"$replies/$1" 2>&1
+}
+
+# Asks all hosts at the same time and counts in `answered` and `missed`.
+ask_all_hosts() {
+  local host question=()
+  for host in "${hosts[@]}"; do
+    ask_host "$host" &
+    question+=("$!")
+  done
+  for host in "${hosts[@]}"; do
+    if wait_for "${question[0]}"; then
+      missed[$host]=0 answered[$host]=$((${answered[$host]:-0} + 1))
+    else
+      answered[$host]=0 missed[$host]=$((${missed[$host]:-0} + 1))
+    fi
+    question=("${question[@]:1}")
+  done
+  asked_s=$SECONDS
+}
+
+# wait_for PROCESS: its status. A trapped signal interrupts `wait`.
+wait_for() {
+  local status=0
+  while true; do
+    wait "$1" && status=0 || status=$?
+    kill -0 "$1" 2>/dev/null || return "$status"
+  done
+}
+
+# The hosts to start on, by answers that are at most 2 s old.
+choose_living() {
+  local host
+  living=()
+  ((SECONDS - asked_s <= 2)) || ask_all_hosts
+  for host in "${hosts[@]}"; do ((missed[$host] > 0)) || living+=("$host"); done
+}
+
+# Before the first start: a host that is named and does not answer is more often a mistake than a loss.
+require_all_hosts() {
+  local host text
+  choose_living
+  for host in "${hosts[@]}"; do
+    ((missed[$host] > 0)) || continue
+    text=$(tail -n 1 "$replies/$host" | tr -d '\r')
+    if [[ $text == *'ermission denied'* || $text == *'verification failed'* ]]; then
+      die "host $host: ssh would ask for a password, or does not know the host ($text);" \
+        "'ssh -oBatchMode=yes $host true' must work"
+    fi
+    die "host $host does not answer ssh within 10 s (${text:-no reply}); correct its name or take it out of the list"
+  done
+}
+
+newest_checkpoint() {
+  local folder newest=''
+  for folder in "$1"/step_?????????; do [[ ! -d $folder ]] || newest=${folder##*/}; done
+  echo "$newest"
+}
+
+# start_of RANKS: fills `launch` with the command that starts the ranks on the living hosts.
+start_of() {
+  local host list=''
+  for host in "${living[@]}"; do list+=${list:+,}$host:${slots[$host]}; done
+  launch=("${mpiexec[@]}")
+  local option=--host  # Open MPI
+  [[ ${mpiexec[0]} != *mpich* ]] || option=-hosts
+  launch+=(${list:+"$option" "$list"} -n "$1")
+}
+
+end_launcher() { kill -KILL "$launcher" 2>/dev/null || true; }
+
+# A killed launcher's ranks end by themselves within a second; an ssh to a lost host does not.
+end_rest_of_launcher() {
+  local i
+  for i in {1..10}; do
+    kill -0 -- "-$launcher" 2>/dev/null || return 0
+    sleep 0.1
+  done
+  kill -KILL -- "-$launcher" 2>/dev/null || true
+}
+
+# Watches the launcher until it has ended. Sets `why` if it ends the launcher, and `regained` if lost hosts are back.
+watch_launcher() {
+  local told=0 next=$((SECONDS + probe_s)) host
+  why=''
+  while kill -0 "$launcher" 2>/dev/null; do
+    sleep 0.2
+    # The program has reported its end, and the launcher cannot tell a host that is gone.
+    if [[ -s $KOZERO_STATUS_FILE ]]; then ((told > 0)) || told=$SECONDS; fi
+    if ((told > 0 && SECONDS - told > 10)); then end_launcher; fi
+    ((${#hosts[@]} > 0 && SECONDS >= next)) || continue
+    ask_all_hosts
+    next=$((SECONDS + probe_s))
+    for host in "${living[@]}"; do
+      ((missed[$host] == 0)) || next=$SECONDS  # at once again
+      ((missed[$host] >= 2)) || continue
+      why="host $host does not answer"
+      end_launcher
+    done
+    if [[ -z $why$regained ]] && ((started < ranks)); then stop_if_regained; fi
+  done
+}
+
+# Stops a run on fewer ranks than asked for (SIGUSR1: it saves) if hosts that it lacks have answered three times.
+stop_if_regained() {
+  local host
+  for host in "${hosts[@]}"; do
+    [[ " ${living[*]} " != *" $host "* ]] && ((answered[$host] >= 3)) || continue
+    regained+="${regained:+ }$host"
+  done
+  [[ -n $regained ]] || return 0
+  say "answering again: $regained; the run saves and starts again on all hosts"
+  kill -USR1 "$launcher" 2>/dev/null || true
+}
+
+# is_lost STATUS: whether a start ended by a loss. STATUS: what the program told; nothing if it was killed. A deck that
+# was accepted once is not refused later: status 2 then means that ranks of the last start still hold the folder.
+is_lost() {
+  case $1 in
+    '' | 5) return 0 ;;
+    2) [[ $first == no ]] ;;
+    75) [[ -n $regained && -z $asked ]] ;;
+    *) (($1 >= 128 && $1 != 130)) ;;
+  esac
+}
+
+# start_once COMMAND...: on the living hosts. Returns after a loss, else ends this script with the run's status.
+start_once() {
+  local told='' status=0
+  started=$ranks why='no host answers' regained=''
+  if ((${#hosts[@]} > 0 && ranks > $(slots_of "${living[@]}"))); then started=$(slots_of "${living[@]}"); fi
+  if ((started > 0)); then
+    start_of "$started"
+    : >"$KOZERO_STATUS_FILE"
+    begin_launcher "${launch[@]}" "$@"
+    watch_launcher
+    wait "$launcher" && status=0 || status=$?
+    end_rest_of_launcher
+    told=$(cat "$KOZERO_STATUS_FILE")
+    if [[ $told == 75 && -n $regained ]]; then why="$regained answered again"; fi
+    : "${why:=${told:+the run ended with status $told}}"
+    : "${why:=the launcher ended with status $status, and no rank told its status}"
+  fi
+  if [[ -n $told ]] && ! is_lost "$told"; then exit "$told"; fi
+  [[ -z $asked ]] || exit "${told:-$status}"
+  first=no
+}
+
+# Checks what can be checked before a step is spent.
+begin_supervision() {
+  local signal
+  if [[ -n $1 ]]; then read_hosts "$1"; fi
+  if ((${#hosts[@]} > 0 && ranks > $(slots_of "${hosts[@]}"))); then
+    die "-n $ranks: $1 has $(slots_of "${hosts[@]}") slots; give fewer ranks, more hosts or larger slots=N"
+  fi
+  replies=$(mktemp -d)
+  KOZERO_STATUS_FILE=''
+  trap 'rm -rf "$replies" "$KOZERO_STATUS_FILE"' EXIT
+  for signal in INT TERM HUP USR1 USR2 XCPU; do trap "asked=$signal" "$signal"; done  # between two starts
+  if ((${#hosts[@]} > 0)); then require_all_hosts; fi
+  mkdir -p "$(dirname "$run")"
+  KOZERO_STATUS_FILE=$(realpath "$(dirname "$run")")/.$(basename "$run").status.$$
+  export KOZERO_STATUS_FILE
+}
+
+# supervise RESTARTS HOSTS_FILE RANKS RUN_DIR PROGRAM train ...: ends with the run's status, or 5 after RESTARTS
+# restarts in a row without a new checkpoint. HOSTS_FILE may be empty.
+supervise() {
+  local restarts=$1 ranks=$3 run=$4 probe_s=${KOZERO_PROBE_S:-5} tries=0 first=yes
+  local before now started launch why regained  # of one start
+  asked=''
+  begin_supervision "$2"
+  shift 4
+  before=$(newest_checkpoint "$run")
+  while true; do
+    start_once "$@"
+    now=$(newest_checkpoint "$run")
+    if [[ $now != "$before" ]]; then tries=0 before=$now; fi
+    [[ $why == *' answered again' ]] || tries=$((tries + 1))
+    if ((tries > restarts)); then
+      say "gave up after $restarts restarts without a new checkpoint in $run (${before:-none yet}): $why"
+      exit 5
+    fi
+    pause_before_restart
+    if ((${#hosts[@]} > 0)); then choose_living; fi
+    say "restart (without progress: $tries of $restarts) from ${before:-the beginning}" \
+      "on ${living[*]:-this machine}: $why"
+  done
+}
+
+# Not before the first restart; then 1, 2, 4, ... 64 s: what prevents a start may pass.
+pause_before_restart() {
+  ((tries <= 1)) || sleep $((1 << (tries < 8 ? tries - 2 : 6)))
+  [[ -z $asked ]] || exit 75
+}

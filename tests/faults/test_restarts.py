@@ -1,0 +1,351 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The KoZeRO authors
+"""test_restarts.py CASE KOZERO MPIEXEC DECK [--kills N] [--seed S]: `kozero.sh --restarts N [--hosts FILE] train`.
+
+Ranks, launchers and hosts die at random moments; the finished run has the weights of an undisturbed one. Hosts are
+namespaces of this machine (tests/cluster), so that case needs root. Exit status 77: it cannot run here. Prints the
+kills, the steps that were computed again, and the times from a death to the next step. Linux, Python 3.9 or newer.
+"""
+import argparse
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import job
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EVERY = 5
+# Each message waits 5 ms, so that a step takes some 50 ms; the bits stay.
+SLOW = [f"checkpoint.every={EVERY}", "comm.backend=mpi", "comm.latency_us=5000", "comm.timeout_s=5", "log.every=1"]
+
+
+class Script:
+    """kozero.sh in a folder with the program, without what installs and builds."""
+
+    def __init__(self, folder, arguments):
+        self.folder, self.deck, self.kozero, self.supervisor = folder, arguments.deck, arguments.kozero, None
+        job.write_text(folder)
+        tree = folder / "tree"
+        (tree / "build/release").mkdir(parents=True)
+        (tree / "src/program").mkdir(parents=True)
+        shutil.copy(ROOT / "src/program/restarts.sh", tree / "src/program")
+        text = (ROOT / "kozero.sh").read_text().removesuffix('main "$@"\n')
+        (tree / "kozero.sh").write_text(text + 'ensure_configured() { :; }\nbuild_target() { :; }\nmain "$@"\n')
+        (tree / "build/release/kozero").symlink_to(arguments.kozero)
+        (tree / "build/release/CMakeCache.txt").write_text(f"KOZERO_MPIEXEC:INTERNAL={arguments.mpiexec.replace(' ', ';')}\n")
+        self.script = tree / "kozero.sh"
+
+    def command(self, options, *overrides):
+        return ["bash", str(self.script), *options, "train", self.deck, *job.SMALL, f'data.text=["{self.folder}/text"]',
+                f"run.dir={self.folder}/run", *overrides]
+
+    def environment(self, **settings):
+        return {**os.environ, "OMP_NUM_THREADS": "1", "OMP_PROC_BIND": "false", "KOZERO_PROBE_S": os.environ.get("KOZERO_PROBE_S", "1"), **settings}
+
+    def start(self, options, *overrides):
+        self.said = self.folder / "said.txt"
+        with open(self.said, "wb") as said:
+            self.supervisor = subprocess.Popen(self.command(options, *overrides), stdout=said, stderr=subprocess.STDOUT,
+                                               stdin=subprocess.DEVNULL, env=self.environment(), cwd=self.folder)
+        return self.supervisor
+
+    def end(self):
+        """Ends what a failed case has left."""
+        if self.supervisor is None or self.supervisor.poll() is not None:
+            return
+        left = below(self.supervisor.pid, "")
+        for process in [self.supervisor.pid, *left]:
+            kill(process)
+        self.supervisor.wait()
+
+    def undisturbed(self, *overrides):
+        command = [self.kozero, "train", self.deck, *job.SMALL, f'data.text=["{self.folder}/text"]', "run.ranks=1",
+                   f"run.dir={self.folder}/alone", *overrides]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=self.environment(), cwd=self.folder)
+
+    def equal_weights(self):
+        runs = [str(self.folder / run / "weights.h5") for run in ("alone", "run")]
+        compared = subprocess.run([self.kozero, "inspect", "--diff", *runs], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                  env=self.environment())
+        return compared.returncode == 0, compared.stdout.decode(errors="replace")
+
+    def rows(self):
+        """(time, step) of each step that metrics.jsonl has."""
+        try:
+            lines = (self.folder / "run/metrics.jsonl").read_text().splitlines()
+        except OSError:
+            return []
+        rows = []
+        for line in lines:
+            try:
+                row = json.loads(line)
+                rows.append((row["time"], row["step"]))
+            except (ValueError, KeyError):
+                pass  # a line that is being written
+        return rows
+
+
+def below(parent, name):
+    """The living descendants of a process whose name begins so."""
+    parents, found = dict(job.processes()), []
+    for process in parents:
+        above = process
+        while above in parents and above != parent:
+            above = parents[above]
+        try:
+            command = pathlib.Path(f"/proc/{process}/comm").read_text()
+        except OSError:
+            continue
+        if above == parent and process != parent and command.startswith(name) and job.lives(process):
+            found.append(process)
+    return found
+
+
+class Failures:
+    def __init__(self, script):
+        self.script, self.count = script, 0
+
+    def expect(self, holds, what):
+        if holds:
+            return
+        self.count += 1
+        said = self.script.said.read_text(errors="replace") if hasattr(self.script, "said") else ""
+        print(f"FAILED: {what}\n{said[-6000:]}")
+
+
+def refusals(script, arguments):
+    """One line each, and no run."""
+    script.said = script.folder / "said.txt"
+    failures = Failures(script)
+
+    def refused(status, text, options, *overrides, hosts=None, **settings):
+        (script.folder / "hosts").write_text(hosts or "")
+        ended = subprocess.run(script.command(options, *overrides), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               stdin=subprocess.DEVNULL, env=script.environment(**settings), cwd=script.folder, timeout=60)
+        script.said.write_bytes(ended.stdout)
+        said = ended.stdout.decode().splitlines()
+        failures.expect(ended.returncode == status and len(said) == 1 and re.search(text, said[0]),
+                        f"{options} {overrides} {hosts!r}: status {ended.returncode}, {said}, wanted {status} and one line {text}")
+        failures.expect(not (script.folder / "run").exists(), "a run has begun")
+
+    some = ["--restarts", "2", "--hosts", "hosts", "-n", "2"]
+    refused(2, r"checkpoint\.every = 0: --restarts starts a run again from its newest", ["--restarts", "2"], "checkpoint.every=0")
+    refused(1, "--restarts 'x' is not a number", ["--restarts", "x"])
+    refused(1, "checkpoint.resume=none: with --restarts accepted is auto", ["--restarts", "2"], "checkpoint.resume=none")
+    refused(1, "--hosts none: not a file", ["--hosts", "none"])
+    refused(1, "hosts names no host", some, hosts="# nothing\n\n")
+    refused(1, "hosts:2: 'b slot=2': accepted: HOST, HOST:N or 'HOST slots=N'", some, hosts="a\nb slot=2\n")
+    refused(1, "hosts:1: 'a:0': accepted", some, hosts="a:0\n")
+    refused(1, "hosts:1: 'a_,b': accepted", some, hosts="a_,b\n")
+    refused(1, "hosts:3: a is there twice; name it once", some, hosts="a:1\nb slots=1\na slots=2\n")
+    refused(1, "-n 6: hosts has 5 slots; give fewer ranks", [*some[:-1], "6"], hosts="a:2\nb slots=2 max_slots=4  # two\nc\n")
+    ssh = script.folder / "ssh"
+    ssh.write_text('#!/bin/sh\n[ "$1" = -oBatchMode=yes ] || exit 0\necho "me@b: Permission denied (publickey,password)." >&2\nexit 255\n')
+    ssh.chmod(0o755)
+    refused(1, "host b: ssh would ask for a password, .*'ssh -oBatchMode=yes b true' must work", some, hosts="b:2\n",
+            HYDRA_LAUNCHER_EXEC=str(ssh))
+    ssh.write_text("#!/bin/sh\necho 'ssh: connect to host b port 22: No route to host' >&2\nexit 255\n")
+    refused(1, "host b does not answer ssh within 10 s .*No route to host", some, hosts="b:2\n", HYDRA_LAUNCHER_EXEC=str(ssh))
+    return failures.count
+
+
+def gives_up(script, arguments):
+    """Every start is killed before it saves: N restarts, the reason, status 5."""
+    failures = Failures(script)
+    supervisor = script.start(["--restarts", "2", "-n", "2"], *SLOW, "run.steps=100000", "checkpoint.every=50000")
+    deaths = 0
+    while supervisor.poll() is None and deaths < 10:
+        time.sleep(0.1)
+        if script.rows() and (ranks := below(supervisor.pid, "kozero")):
+            os.kill(ranks[0], signal.SIGKILL)
+            deaths += 1
+            while supervisor.poll() is None and set(ranks) & set(below(supervisor.pid, "kozero")):
+                time.sleep(0.02)
+    said = script.said.read_text()
+    failures.expect(supervisor.wait() == 5, f"status {supervisor.returncode}, wanted 5")
+    failures.expect(deaths == 3, f"{deaths} starts, wanted 3")
+    failures.expect("gave up after 2 restarts without a new checkpoint in" in said, "no line with the reason")
+    return failures.count
+
+
+def stop_signal(script, arguments):
+    """SIGTERM to the script stops the run, which is not started again."""
+    failures = Failures(script)
+    supervisor = script.start(["--restarts", "2", "-n", "2"], *SLOW, "run.steps=100000")
+    while supervisor.poll() is None and not script.rows():
+        time.sleep(0.05)
+    supervisor.send_signal(signal.SIGTERM)
+    failures.expect(supervisor.wait(60) == 75, f"status {supervisor.returncode}, wanted 75")
+    failures.expect("kozero: restart" not in script.said.read_text(), "it was started again")
+    failures.expect("--restarts 2 -n 2 train" in script.said.read_text(), "the command to go on lacks --restarts")
+    return failures.count
+
+
+class Killer:
+    """Kills, and what a kill costs."""
+
+    def __init__(self, script, supervisor, random_state):
+        self.script, self.supervisor, self.random = script, supervisor, random_state
+        self.kinds, self.seconds, self.again = [], [], []
+
+    def wait_for_a_step(self, after):
+        """Until a step is recorded after that time; its (time, step), or None at the run's end."""
+        while True:
+            rows = [row for row in self.script.rows() if row[0] > after]
+            if rows:
+                return rows[-1]
+            if self.supervisor.poll() is not None:
+                return None
+            time.sleep(0.02)
+
+    def disturb(self, kind, action):
+        """One death at a random moment, then the wait for the next step. Returns False at the run's end."""
+        if self.wait_for_a_step(time.time()) is None:
+            return False
+        time.sleep(self.random.uniform(0, 0.4))
+        before = [step for _, step in self.script.rows()]
+        death = time.time()
+        if self.supervisor.poll() is not None or not action():
+            return self.supervisor.poll() is None
+        self.kinds.append(kind)
+        # Rows that were recorded between the death and the end of the last rank are not of the next start.
+        gone = self.script.said.stat().st_size
+        while self.supervisor.poll() is None and b"kozero: restart (" not in self.script.said.read_bytes()[gone:]:
+            time.sleep(0.02)
+        restart = time.time()
+        row = self.wait_for_a_step(restart)
+        if row is not None:
+            first = next(each for each in self.script.rows() if each[0] > restart)
+            self.seconds.append(first[0] - death)
+            self.again.append(max(before, default=0) - first[1] + 1)
+        return True
+
+    def rank(self):
+        ranks = below(self.supervisor.pid, "kozero")
+        return bool(ranks) and kill(self.random.choice(ranks))
+
+    def all_ranks(self):
+        return any([kill(rank) for rank in below(self.supervisor.pid, "kozero")])
+
+    def launcher(self):
+        found = below(self.supervisor.pid, "mpiexec")
+        return bool(found) and kill(found[0])
+
+    def report(self):
+        if not self.seconds:
+            print(f"{len(self.kinds)} deaths, and no step after one")
+            return
+        kinds = {kind: self.kinds.count(kind) for kind in sorted(set(self.kinds))}
+        print(f"{len(self.kinds)} deaths {kinds}; from a death to the next step: median {statistics.median(self.seconds):.1f} s, "
+              f"longest {max(self.seconds):.1f} s; steps computed again: at most {max(self.again)}, checkpoint.every is {EVERY}")
+
+
+def kill(process):
+    try:
+        os.kill(process, signal.SIGKILL)
+        return True
+    except ProcessLookupError:
+        return False
+
+
+def finish(script, supervisor, killer, failures, wanted):
+    status = supervisor.wait(300)
+    killer.report()
+    failures.expect(status == 0, f"status {status}, wanted 0")
+    failures.expect(len(killer.kinds) == wanted, f"{len(killer.kinds)} deaths, wanted {wanted}")
+    equal, said = script.equal_weights()
+    failures.expect(equal, f"other weights than those of the undisturbed run: {said}")
+    # A save is written beside the next steps, so the one under way at a death may be lost too.
+    again = max(killer.again, default=0)
+    failures.expect(again <= 2 * EVERY, f"{again} steps were computed again")
+    failures.expect(not list(script.folder.glob(".run.status*")), "the file of the exit status is left")
+    if failures.count == 0:
+        print("equal weights")
+
+
+def kills(script, arguments):
+    """Ranks, all ranks or mpiexec are killed at random moments."""
+    steps = f"run.steps={60 + 20 * arguments.kills}"
+    script.undisturbed(steps)
+    failures = Failures(script)
+    supervisor = script.start(["--restarts", "3", "-n", "2"], *SLOW, steps)
+    killer = Killer(script, supervisor, random.Random(arguments.seed))
+    for _ in range(arguments.kills):
+        kind = killer.random.choice(["rank", "rank", "all_ranks", "launcher"])
+        if not killer.disturb(kind, getattr(killer, kind)):
+            break
+    finish(script, supervisor, killer, failures, arguments.kills)
+    return failures.count
+
+
+def hosts(script, arguments):
+    """As kills, on three hosts, which are lost and return too. Runs again inside network_namespaces.sh."""
+    folder = os.environ.get("HOSTS_FOLDER")
+    if folder is None:
+        missing = [name for name in ("ip", "tc", "unshare", "nsenter", "pgrep", "mpiexec.hydra") if not shutil.which(name)]
+        if os.geteuid() != 0 or missing:
+            print(f"skipped: needs root{' and ' + ', '.join(missing) if missing else ''}")
+            return 77
+        if subprocess.run(["unshare", "--net", "--mount", "--pid", "--fork", "true"], stderr=subprocess.DEVNULL).returncode != 0:
+            print("skipped: needs namespaces, which this machine refuses")
+            return 77
+        return subprocess.run([str(ROOT / "tests/cluster/network_namespaces.sh"), "3", "1", "0", "beside", sys.executable,
+                               *sys.argv]).returncode
+    steps = f"run.steps={200 + 40 * arguments.kills}"
+    script.undisturbed(steps)
+    failures = Failures(script)
+    (script.folder / "hosts").write_text("10.77.0.1:1\n10.77.0.2 slots=1\n10.77.0.3\n")
+    # The script finds a lost host before the ranks do.
+    supervisor = script.start(["--restarts", "3", "--hosts", "hosts", "-n", "3"], *SLOW, steps, "comm.timeout_s=30")
+    killer = Killer(script, supervisor, random.Random(arguments.seed))
+    for number in range(arguments.kills):
+        kind = "host" if number % 2 == 0 else killer.random.choice(["rank", "launcher"])
+        if kind == "host":
+            lost = str(killer.random.randint(1, 3))
+            lose = lambda: subprocess.run([f"{folder}/lose", lost], stderr=subprocess.DEVNULL).returncode == 0
+            going = killer.disturb(kind, lose)
+            subprocess.run([f"{folder}/return", lost])
+            while supervisor.poll() is None and ranks_of(script) != 3:
+                time.sleep(0.1)
+        else:
+            going = killer.disturb(kind, getattr(killer, kind))
+        if not going:
+            break
+    finish(script, supervisor, killer, failures, arguments.kills)
+    failures.expect(" does not answer" in script.said.read_text(), "no host was found lost by asking it")
+    failures.expect("answering again: 10.77.0." in script.said.read_text(), "no lost host was used again")
+    return failures.count
+
+
+def ranks_of(script):
+    try:
+        return len(json.loads((script.folder / "run/ranks.json").read_text()))
+    except (OSError, ValueError):
+        return 0
+
+
+CASES = {case.__name__: case for case in (refusals, gives_up, stop_signal, kills, hosts)}
+
+parser = argparse.ArgumentParser()
+parser.add_argument("case", choices=CASES)
+for name in ("kozero", "mpiexec", "deck"):
+    parser.add_argument(name)
+parser.add_argument("--kills", type=int, default=4)
+parser.add_argument("--seed", type=int, default=1)
+given = parser.parse_args()
+with tempfile.TemporaryDirectory() as scratch:
+    script = Script(pathlib.Path(scratch), given)
+    try:
+        status = CASES[given.case](script, given)
+    finally:
+        script.end()
+sys.exit(status)
