@@ -244,8 +244,8 @@ std::string section_of(const std::string& key) { return key.substr(0, key.rfind(
 std::string name_of(const std::string& key) { return key.substr(key.rfind('.') + 1); }
 
 bool is_of_shape(const std::string& key) {
-  static const std::array kOfTraining = {"model.preset", "model.init", "model.seq", "model.dropout",
-                                         "model.vocab_block", "model.base_dtype"};
+  static const std::array kOfTraining = {"model.preset",  "model.init",        "model.seq",
+                                         "model.dropout", "model.vocab_block", "model.base_dtype"};
   return section_of(key) == "model" && std::find(kOfTraining.begin(), kOfTraining.end(), key) == kOfTraining.end();
 }
 

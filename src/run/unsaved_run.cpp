@@ -305,6 +305,7 @@ UnsavedRun::UnsavedRun(Session& session, io::Deck deck, const data::DataSet& dat
                                                                 data.train->num_samples());
                                     })),
       on_ranks_(session, settings_, data.vocab) {
+  fill_base(deck, start ? start->manifest.record.base : "", start ? start->folder : "", engine(), session.control());
   if (start) {
     train::load_state(start->folder + "/" + io::kStateFile, engine(), session.control());
     settings_.step.optimizer_start = start->manifest.record.optimizer_start;
@@ -331,7 +332,8 @@ void replay(const distributed::Environment& environment, const std::string& run,
     const auto checkpoints = checkpoints_of(run, comm);
     const bool starts_there = std::any_of(checkpoints.begin(), checkpoints.end(),
                                           [&](const auto& found) { return found.first >= 0 && found.first < step; });
-    if (starts_there) deck.model.init = train::kRandom;  // the checkpoint has the weights
+    const bool has_weights = starts_there && deck.model.lora.rank == 0;  // of adapters it has not the base
+    if (has_weights) deck.model.init = train::kRandom;
     return with_initial_model(std::move(deck), comm);
   });
   const io::Deck& deck = session.deck();

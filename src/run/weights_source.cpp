@@ -159,7 +159,7 @@ void choose_tokenizer(io::Deck& deck, const WeightsSource& source) {
 
 /// Fills the base of the evaluator's adapters with `source`, whose network is the evaluator's without them.
 std::string load_base(const WeightsSource& source, train::Evaluator& evaluator, distributed::Communicator& comm) {
-  constexpr std::int64_t kPiece = std::int64_t{1} << 22;  // elements, 16 MiB
+  constexpr std::int64_t kPiece = std::int64_t{1} << 20;  // elements, 4 MiB
   model::Config config = evaluator.config();
   config.lora = {};
   const auto network = model::make_model<float>(config);  // its units have the same numbers and tensors

@@ -60,7 +60,7 @@ std::string AdapterBase::publish() {
 }
 
 std::string initialize_base(std::uint64_t seed, Evaluator& evaluator) {
-  constexpr std::int64_t kPiece = std::int64_t{1} << 22;  // elements, 16 MiB
+  constexpr std::int64_t kPiece = std::int64_t{1} << 20;  // elements, 4 MiB
   AdapterBase base(evaluator);
   base.fill(
       [&](const io::RangeValues<float>& piece) {

@@ -3,7 +3,7 @@
 // adapter_base.hpp: fills the frozen base of adapters, and hashes its values.
 // A checkpoint of adapters has no base. The base's identity shows whether a resumed run has the same base: a hash of
 // its values in f32, before they are rounded or quantized, so that it does not depend on the files' format, the
-// precision, the ranks or the stage.
+// precision or the ranks.
 #pragma once
 #include <functional>
 #include <string>
