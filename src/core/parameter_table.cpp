@@ -179,6 +179,10 @@ ParameterTable ParameterTable::without_base() const {
   return without([](const Unit& unit) { return unit.is_base; });
 }
 
+ParameterTable ParameterTable::without_units() const {
+  return without([](const Unit& /*unit*/) { return true; });
+}
+
 ParameterTable ParameterTable::base() const {
   return without([](const Unit& unit) { return !unit.is_base; });
 }

@@ -8,6 +8,7 @@
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/model/model.hpp>
 #include <kozero/run/adapters.hpp>
+#include <kozero/train/adapter_base.hpp>
 #include <kozero/train/checkpoint.hpp>
 #include <kozero/train/run_files.hpp>
 #include <kozero/train/settings.hpp>
@@ -121,6 +122,8 @@ void load_initial_adapters(const io::Deck& deck, train::Evaluator& evaluator, di
     train::HostRanges shards(train::shards_of(evaluator));
     for (const auto& shard : shards.named<float>()) adapters->read(shard);
     shards.store();
+    train::fill_without_master(
+        evaluator, [&](const io::RangeValues<float>& part) { adapters->read(part); }, evaluator.parameters().extent());
     adapters->require_unchanged();
   });
   evaluator.publish();

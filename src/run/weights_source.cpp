@@ -29,6 +29,8 @@
 namespace kozero::run {
 namespace {
 
+constexpr std::int64_t kPiece = std::int64_t{1} << 20;  // elements, 4 MiB
+
 namespace fs = std::filesystem;
 using Kind = WeightsSource::Kind;
 
@@ -85,6 +87,8 @@ void load_folder(const WeightsSource& source, train::Evaluator& evaluator, distr
       one.store();
       release_pages(shard.values);
     }
+    train::fill_without_master(
+        evaluator, [&](const io::RangeValues<float>& piece) { folder->read(piece); }, kPiece);
     folder->require_unchanged();
   });
   evaluator.publish();
@@ -159,7 +163,6 @@ void choose_tokenizer(io::Deck& deck, const WeightsSource& source) {
 
 /// Fills the base of the evaluator's adapters with `source`, whose network is the evaluator's without them.
 std::string load_base(const WeightsSource& source, train::Evaluator& evaluator, distributed::Communicator& comm) {
-  constexpr std::int64_t kPiece = std::int64_t{1} << 20;  // elements, 4 MiB
   model::Config config = evaluator.config();
   config.lora = {};
   const auto network = model::make_model<float>(config);  // its units have the same numbers and tensors

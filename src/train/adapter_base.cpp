@@ -10,6 +10,32 @@
 #include "kernels/launch/reduce.hpp"
 
 namespace kozero::train {
+namespace {
+
+/// Calls body for pieces of the range, in order; for one piece without elements if the range is empty.
+template <class Body>
+void for_each_piece(const UnitRange& range, std::int64_t most, const Body& body) {
+  std::vector<float> memory;
+  std::int64_t first = 0;
+  do {
+    memory.resize(static_cast<std::size_t>(std::min(most, range.extent - first)));
+    body(io::RangeValues<float>{range.unit, range.begin + first, {memory.data(), memory.size()}});
+    first += std::max<std::int64_t>(std::ssize(memory), 1);
+  } while (first < range.extent);
+}
+
+}  // namespace
+
+void fill_without_master(Evaluator& evaluator, const PieceValues& values, std::int64_t most) {
+  const ParameterTable& table = evaluator.parameters();
+  for (int unit = 0; unit < table.num_units(); ++unit) {
+    if (table.unit(unit).is_base || evaluator.is_in_master(unit)) continue;
+    for_each_piece(evaluator.range_to_put(unit), most, [&](const io::RangeValues<float>& piece) {
+      values(piece);
+      evaluator.put(piece.unit, piece.begin, piece.values);
+    });
+  }
+}
 
 AdapterBase::AdapterBase(Evaluator& evaluator)
     : evaluator_(evaluator),
@@ -17,22 +43,19 @@ AdapterBase::AdapterBase(Evaluator& evaluator)
       layout_(table_, evaluator.master().comm().size(), evaluator.master().comm().rank()),
       hashes_(table_.tensors().size()) {}
 
-void AdapterBase::fill(const Values& values, std::int64_t most) {
-  std::vector<float> memory;
+void AdapterBase::fill(const PieceValues& values, std::int64_t most) {
   for (const UnitRange& shard : layout_.shards()) {
     if (!table_.unit(shard.unit).is_base) continue;
-    const UnitRange wanted = evaluator_.range_to_put(shard.unit);
-    const bool has_more = wanted.extent > 0;
-    std::int64_t begin = has_more ? std::min(shard.begin, wanted.begin) : shard.begin;
-    const std::int64_t end = std::max(shard.begin + shard.extent, has_more ? wanted.begin + wanted.extent : 0);
-    do {
-      memory.resize(static_cast<std::size_t>(std::min(most, end - begin)));
-      const io::RangeValues<float> piece{shard.unit, begin, {memory.data(), memory.size()}};
+    UnitRange range = evaluator_.range_to_put(shard.unit);
+    if (range.extent == 0) range = shard;
+    const std::int64_t end = std::max(shard.begin + shard.extent, range.begin + range.extent);
+    range.begin = std::min(shard.begin, range.begin);
+    range.extent = end - range.begin;
+    for_each_piece(range, most, [&](const io::RangeValues<float>& piece) {
       values(piece);
       evaluator_.put(piece.unit, piece.begin, piece.values);
       add_hashes(piece);
-      begin += std::max<std::int64_t>(std::ssize(memory), 1);
-    } while (begin < end);
+    });
   }
 }
 

@@ -38,6 +38,7 @@ class EvaluatorOf : public Interface {
   void decode(const model::TokenRows& rows, Matrix<float> logits) override { model_->decode(state_, rows, logits); }
 
   void initialize(std::uint64_t seed) override { state_.initialize(seed); }
+  [[nodiscard]] bool is_in_master(int unit) override { return state_.weights().is_in_master(unit); }
   [[nodiscard]] UnitRange range_to_put(int unit) override { return state_.weights().range_to_put(unit); }
   void put(int unit, std::int64_t begin, const HostVector<const float>& values) override {
     state_.weights().put(unit, begin, values);

@@ -8,6 +8,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
+#include <kozero/train/adapter_base.hpp>
 #include <kozero/train/checkpoint.hpp>
 #include <kozero/train/run_files.hpp>
 #include "io/checkpoint/checkpoint.hpp"
@@ -208,6 +209,11 @@ io::WeightsDescription load_weights(const std::string& path, Evaluator& evaluato
   HostRanges shards(shards_of(evaluator));
   const auto description = io::read_weights(comm, path, evaluator.parameters(), shards.named<float>());
   shards.store();
+  // A read is collective, so every rank reads its part of a unit at once.
+  const ParameterTable& table = evaluator.parameters();
+  fill_without_master(
+      evaluator, [&](const io::RangeValues<float>& part) { io::read_weights(comm, path, table, {part}); },
+      table.extent());
   evaluator.publish();
   return description;
 }

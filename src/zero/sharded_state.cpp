@@ -15,7 +15,7 @@ using distributed::Placement;
 namespace {
 
 /// Master weights have the placement of the optimizer's states, since both are updated together.
-WeightPlacements placements_of(const PlacementRow& row) { return {row.parameters, row.optimizer}; }
+WeightPlacements placements_of(const PlacementRow& row, bool trains) { return {row.parameters, row.optimizer, trains}; }
 
 }  // namespace
 
@@ -24,8 +24,8 @@ ShardedState<Scalar>::ShardedState(const ParameterTable& table, const distribute
                                    MemoryLedger& ledger, StateMemory memory)
     : table_(table),
       row_(placement_row(config.stage)),
-      weights_(table, mesh, placements_of(row_), ledger, {config.prefetch_units, config.units_held}, memory,
-               config.base) {
+      weights_(table, mesh, placements_of(row_, config.trains), ledger, {config.prefetch_units, config.units_held},
+               memory, config.base) {
   if (!config.trains) return;
   gradients_.emplace(table, mesh, row_.gradients, config.accumulation, config.micro_steps, ledger, config.overlap);
   const auto& master = weights_.master();
@@ -48,6 +48,14 @@ template <class Scalar>
 void ShardedState<Scalar>::initialize(std::uint64_t seed) {
   for (const auto& range : weights_.master().layout().shards()) {
     if (table_.unit(range.unit).is_base) continue;
+    if (!weights_.is_in_master(range.unit)) {
+      const UnitRange part = weights_.range_to_put(range.unit);
+      std::vector<float> memory(static_cast<std::size_t>(part.extent));
+      const HostVector<float> values(memory.data(), memory.size());
+      fill_initial_unit(table_, part.unit, seed, part.begin, values);
+      weights_.put(part.unit, part.begin, values);
+      continue;
+    }
     const Vector<float> mine = weights_.master().shard(range.unit);
     const auto on_host = Kokkos::create_mirror_view(Kokkos::HostSpace(), mine);
     const HostVector<float> values(on_host.data(), on_host.extent(0));

@@ -54,6 +54,7 @@ template <class Scalar>
 Weights<Scalar>::Weights(const ParameterTable& table, const distributed::Mesh& mesh, WeightPlacements placements,
                          MemoryLedger& ledger, GatherOrder order, StateMemory memory, BaseType base)
     : table_(table),
+      keeps_master_(placements.keeps_master),
       is_quantized_(table.has_adapters() && base != BaseType::as_weights),
       stored_(is_quantized_ ? table.without_base() : table, mesh, placements.stored,
               {Memory::parameters, "weights", memory.parameters != nullptr ? memory.parameters : &mesh.group()},
@@ -61,7 +62,7 @@ Weights<Scalar>::Weights(const ParameterTable& table, const distributed::Mesh& m
       stored_shards_(stored_.viewed_as(Placement::sharded)),
       held_(at(table.num_units()), false) {
   if constexpr (has_master<Scalar>) {
-    master_.emplace(table.without_base(), mesh, placements.master,
+    master_.emplace(keeps_master_ ? table.without_base() : table.without_units(), mesh, placements.master,
                     Storage{Memory::optimizer, "master weights", memory.optimizer}, ledger);
   }
   if (stored_.placement() == Placement::sharded)
@@ -148,7 +149,7 @@ void Weights<Scalar>::wait_until_reusable() {
 
 template <class Scalar>
 void Weights<Scalar>::publish() {
-  const bool gathers_master = has_master<Scalar> && master().placement() == Placement::replicated;
+  const bool gathers_master = has_master<Scalar> && keeps_master_ && master().placement() == Placement::replicated;
   std::vector<int> gathered;  // as master weights, whose values every rank rounds for itself
   std::vector<int> shared;
   for (int unit = 0; unit < table_.num_units(); ++unit) {

@@ -143,6 +143,8 @@ class ParameterTable {
   [[nodiscard]] ParameterTable without_frozen_units() const;
   /// The table of the master weights: the same, but only the base of adapters is left out.
   [[nodiscard]] ParameterTable without_base() const;
+  /// The same without any rows.
+  [[nodiscard]] ParameterTable without_units() const;
   /// The table of the base of adapters: the same, but all other units are left out.
   [[nodiscard]] ParameterTable base() const;
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// adapter_base.hpp: fills the frozen base of adapters, and hashes its values.
+// adapter_base.hpp: fills weights piece by piece, and the frozen base of adapters with a hash of its values.
 // A checkpoint of adapters has no base. The base's identity shows whether a resumed run has the same base: a hash of
 // its values in f32, before they are rounded or quantized, so that it does not depend on the files' format, the
 // precision or the ranks.
@@ -15,16 +15,21 @@
 
 namespace kozero::train {
 
-/// This rank's part of the base. It is filled piece by piece, so that no rank needs it in f32.
+/// Sets a piece's values: its memory is to be filled with the unit's elements from `begin` on, pads with zeros.
+using PieceValues = std::function<void(const io::RangeValues<float>& piece)>;
+
+/// Fills this rank's part of all units but the base that are not in the master, one after another, in pieces of at most
+/// `most` elements, so that no rank needs them in f32. A part without elements is one piece. publish() comes after it.
+void fill_without_master(Evaluator& evaluator, const PieceValues& values, std::int64_t most);
+
+/// This rank's part of the base.
 class AdapterBase {
  public:
   explicit AdapterBase(Evaluator& evaluator);
 
-  /// Sets a piece's values: its memory is to be filled with the unit's elements from `begin` on, pads with zeros.
-  using Values = std::function<void(const io::RangeValues<float>& piece)>;
-  /// Calls values for the shard of each unit of the base (a quantized one needs somewhat more), in the order of units,
-  /// in pieces of at most `most` elements, a multiple of 64. A shard without elements is one piece.
-  void fill(const Values& values, std::int64_t most);
+  /// Fills the base, as fill_without_master(). A quantized base needs somewhat more than the shard of a unit; `most` is
+  /// a multiple of 64.
+  void fill(const PieceValues& values, std::int64_t most);
   /// After fill() on all ranks: the base as the model reads it. Returns its identity. Collective.
   std::string publish();
 

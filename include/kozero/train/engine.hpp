@@ -120,8 +120,10 @@ class Evaluator {
   // The state, for files. Call publish() after filling the master's shards.
   /// Fills every rank's shards with the parameters' initial values and publishes them. Leaves the base of adapters.
   virtual void initialize(std::uint64_t seed) = 0;
-  /// Sets elements from `begin` on of a unit, all in range_to_put(unit), before publish(): also those of the base of
-  /// adapters, which has no master. A quantized base needs multiples of 64 elements.
+  /// Whether the unit's values are in the master. In 16 bits, those of an evaluation are not.
+  [[nodiscard]] virtual bool is_in_master(int unit) = 0;
+  /// Sets elements from `begin` on of a unit, all in range_to_put(unit), before publish(), also of a unit without a
+  /// master. A quantized base needs multiples of 64 elements.
   [[nodiscard]] virtual UnitRange range_to_put(int unit) = 0;
   virtual void put(int unit, std::int64_t begin, const HostVector<const float>& values) = 0;
   [[nodiscard]] virtual const distributed::DistributedArray<float>& master() const = 0;

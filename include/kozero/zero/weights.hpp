@@ -4,8 +4,8 @@
 //   replicated: acquire(u) is a view of the array
 //   sharded:    acquire(u) all-gathers unit u, on the schedule of GatheredUnits
 // In f32 the master is the array that the model reads. For 16-bit weights the master is a separate array with the
-// optimizer state's placement, and publish() rounds the 16-bit array from the master. The base of adapters has no
-// separate master: put() rounds its values once.
+// optimizer state's placement, and publish() rounds the 16-bit array from the master. Weights that are not trained (the
+// base of adapters, and all weights of an evaluation) have no separate master: put() rounds their values once.
 #pragma once
 #include <optional>
 #include <span>
@@ -28,6 +28,7 @@ namespace kozero::zero {
 struct WeightPlacements {
   distributed::Placement stored;
   distributed::Placement master;  ///< used only for 16-bit weights, which have a separate master
+  bool keeps_master = true;       ///< false: they have none, since they are not trained
 };
 
 /// Memory outside the device for parts of the state; nullptr: the device's memory.
@@ -84,6 +85,12 @@ class Weights {
   /// The unit's elements that put() needs on this rank: its shard, or somewhat more of a quantized base.
   [[nodiscard]] UnitRange range_to_put(int unit) const;
 
+  /// Whether the unit's values are in the master.
+  [[nodiscard]] bool is_in_master(int unit) const {
+    const bool is_separate = has_master<Scalar>;
+    return !is_quantized(unit) && (!is_separate || (keeps_master_ && !table_.unit(unit).is_base));
+  }
+
   /// Returns when no peer reads this rank's shards any more, so that they may change.
   void wait_until_reusable();
   /// After shards of the master changed: gathers a replicated master, rounds 16-bit weights from the master, and makes
@@ -103,10 +110,6 @@ class Weights {
   [[nodiscard]] const std::string& first_wrong_copy() const { return wrong_copy_; }
 
  private:
-  /// Whether the unit's values are in the master.
-  [[nodiscard]] bool is_in_master(int unit) const {
-    return (!has_master<Scalar> && !is_quantized_) || !table_.unit(unit).is_base;
-  }
   [[nodiscard]] bool is_quantized(int unit) const { return is_quantized_ && table_.unit(unit).is_base; }
   /// Rounds this rank's part of a unit's master. Other ranks' shards of replicated weights may still be old.
   void round(int unit) const;
@@ -114,6 +117,7 @@ class Weights {
   void check_copy(int unit);
 
   const ParameterTable& table_;
+  bool keeps_master_;
   bool is_quantized_;  // the base, whose units have no elements in stored_
   distributed::DistributedArray<Scalar> stored_;
   distributed::DistributedArray<Scalar> stored_shards_;         // a view of stored_
