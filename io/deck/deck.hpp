@@ -187,6 +187,7 @@ struct OptimKeys {
   std::int64_t warmup_steps = kNotGiven;  ///< not given: derived from the run's steps
   std::int64_t decay_steps = 0;           ///< 0: not given; the decay ends at the last step
   double min_lr = 0;
+  double layer_decay = 1;
   std::vector<std::string> freeze;
 };
 

@@ -265,6 +265,9 @@ std::vector<DeckRow> optim_rows() {
       bits({"optim.decay_steps", kOptim<&K::decay_steps>, from_to(1, kMany), "steps of the decay from lr to min_lr",
             "from the end of warm-up to the last step"}),
       bits({"optim.min_lr", kOptim<&K::min_lr>, from(0), "learning rate at the end of the decay"}),
+      bits({"optim.layer_decay", kOptim<&K::layer_decay>, above(0),
+            "factor on the learning rate from each block to the one below; the last block has lr, the embedding the "
+            "lowest rate; 1: one rate for all"}),
       bits({"optim.freeze", kOptim<&K::freeze>, list_or_none("name of a tensor, in which * stands for any characters"),
             "tensors that are not trained, by Hugging Face's names; a unit whose tensors are all frozen has no "
             "gradient and no "

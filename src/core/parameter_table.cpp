@@ -128,6 +128,12 @@ std::int64_t ParameterTable::slot_extent(int slot) const {
 
 std::int64_t ParameterTable::extent() const { return units_.empty() ? 0 : units_.back().offset + units_.back().extent; }
 
+std::size_t ParameterTable::num_base_tensors() const {
+  int tensors = 0;
+  while (tensors < std::ssize(tensors_) && is_base(tensors)) ++tensors;
+  return static_cast<std::size_t>(tensors);
+}
+
 std::int64_t ParameterTable::num_parameters() const {
   std::int64_t sum = 0;
   for (const auto& tensor : tensors_) sum += tensor.extent();

@@ -298,10 +298,8 @@ TensorReader merged_tensors(const model::Config& config, const ParameterTable& t
 }
 
 std::string base_identity(const ParameterTable& table, const TensorReader& base) {
-  std::vector<std::uint64_t> sums(table.tensors().size());
-  for (int i = 0; i < std::ssize(table.tensors()); ++i) {
-    if (!table.is_base(i)) continue;
-    const auto index = static_cast<std::size_t>(i);
+  std::vector<std::uint64_t> sums(table.num_base_tensors());
+  for (std::size_t index = 0; index < sums.size(); ++index) {
     for_each_values(base, index, table.tensors()[index].extent(), [&](std::int64_t first, std::vector<float>& values) {
       sums[index] += kernels::bit_hash(Host(), HostVector<float>(values.data(), values.size()), first);
     });

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// flat_optimizer.cpp: states over the flat array, and the runs that one kernel updates.
+// flat_optimizer.cpp: states over the flat array, and the runs of one rate that one kernel updates.
 #include <algorithm>
 
 #include <kozero/core/error.hpp>
@@ -38,9 +38,13 @@ void FlatOptimizer<Scalar>::update(std::int64_t first, const Target<Scalar>& tar
   for (auto segment = touched; segment != segments_.end() && segment->first < end; ++segment) {
     const std::int64_t behind = std::min(end, segment->first + segment->extent);
     runs.add(behind - begin, segment->decay);
-    if (behind < end && runs.count < kernels::UpdateRuns::kMost) continue;
+    const bool is_last = behind == end;
+    const bool goes_on = !is_last && runs.count < kernels::UpdateRuns::kMost && (segment + 1)->rate == segment->rate;
+    if (goes_on) continue;
+    Step at_rate = step;
+    at_rate.lr *= segment->rate;
     update_runs(begin, target.part(begin - first, behind - begin), slice(gradient, begin - first, behind - begin), runs,
-                step);
+                at_rate);
     runs = {};
     begin = behind;
   }

@@ -90,6 +90,16 @@ io::Deck with_initial_adapters(io::Deck deck, distributed::Communicator& comm) {
   return deck;
 }
 
+void require_fitting_adapters(const io::Deck& deck, distributed::Communicator& comm) {
+  if (deck.model.lora.init == kNoAdapters) return;
+  distributed::agreed(comm, [&] {
+    if (comm.rank() != 0) return;
+    const model::Config config = train::model_config(deck, 0);
+    const auto network = model::make_model<float>(config);
+    const huggingface::AdapterWeights fits(deck.model.lora.init, config, network->parameters());
+  });
+}
+
 io::Deck with_adapters_of(const std::string& folder, const WeightsSource& base, io::Deck deck,
                           distributed::Communicator& comm) {
   if (!base.base.empty()) {

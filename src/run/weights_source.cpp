@@ -300,6 +300,7 @@ io::Deck with_initial_model(io::Deck deck, distributed::Communicator& comm) {
     refuse_disagreement(deck, shape);
     choose_tokenizer(deck, source);
   });
+  require_fitting_adapters(deck, comm);
   return deck;
 }
 

@@ -41,7 +41,7 @@ AdapterBase::AdapterBase(Evaluator& evaluator)
     : evaluator_(evaluator),
       table_(evaluator.parameters()),
       layout_(table_, evaluator.master().comm().size(), evaluator.master().comm().rank()),
-      hashes_(table_.tensors().size()) {}
+      hashes_(table_.num_base_tensors()) {}
 
 void AdapterBase::fill(const PieceValues& values, std::int64_t most) {
   for (const UnitRange& shard : layout_.shards()) {

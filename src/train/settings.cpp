@@ -346,8 +346,8 @@ Settings settings_of(const io::Deck& deck, int num_ranks, std::int64_t data_voca
                    .overlap = deck.zero.overlap,
                    .prefetch_units = static_cast<int>(deck.zero.prefetch_units),
                    .base = base_type_of(deck.model.base_dtype)};
-  settings.optim = {deck.optim.kind, deck.optim.betas[0],     deck.optim.betas[1],
-                    deck.optim.eps,  deck.optim.weight_decay, deck.optim.momentum};
+  settings.optim = {deck.optim.kind,         deck.optim.betas[0], deck.optim.betas[1],   deck.optim.eps,
+                    deck.optim.weight_decay, deck.optim.momentum, deck.optim.layer_decay};
   settings.step = {.seq = seq_of(deck, settings.model),
                    .steps_before = lesson_steps.first,
                    .micro_steps = settings.batch.micro_steps,

@@ -17,8 +17,9 @@ Updater<Scalar>::Updater(const Settings& settings, const ParameterTable& table, 
                          MemoryLedger& ledger, MemorySource* offloaded)
     : state_(state) {
   for (const auto& owned : state.update_ranges()) ranges_.push_back(owned.range);
-  optimizer_ = optim::make_optimizer<Scalar>(settings.optim, optim::segments_of(table, ranges_), ledger,
-                                             state_memory(settings, offloaded).optimizer);
+  optimizer_ =
+      optim::make_optimizer<Scalar>(settings.optim, optim::segments_of(table, ranges_, settings.optim.layer_decay),
+                                    ledger, state_memory(settings, offloaded).optimizer);
   if (settings.offload.optimizer == MemorySource::Kind::host) {
     host_update_ = std::make_unique<HostUpdate<Scalar>>(state.update_ranges(), settings.offload, ledger, *offloaded);
   } else {

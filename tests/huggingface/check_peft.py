@@ -187,11 +187,14 @@ def check_refusals(kozero, root, text, theirs):
         given = [f"model.init={root}/base", f"model.lora.init={edited(change)}", f'data.text=["{text}"]']
         said = run(kozero, "train", deck, *given, f"run.dir={root}/refused", fails=True)
         assert expected in said and len(said.strip().splitlines()) == 1, (expected, said)
-        assert not (root / "refused" / "weights.h5").exists(), expected
+        assert not (root / "refused").exists(), expected
     said = run(kozero, "train", deck, f"model.init={root}/base", f'data.text=["{text}"]', f"run.dir={root}/refused",
                f"model.lora.init={theirs}", "model.lora.rank=2", fails=True)
     assert "model.lora.rank = 2" in said, said
-    print(f"{len(cases) + 1} refusals")
+    said = run(kozero, "train", deck, f"model.init={root}/base", f'data.text=["{text}"]', f"run.dir={root}/refused",
+               f"model.lora.init={theirs}", "model.lora.targets=q_proj", fails=True)
+    assert "these targets have no such adapter" in said and not (root / "refused").exists(), said
+    print(f"{len(cases) + 2} refusals")
 
 
 def check_bases(kozero, root, text):

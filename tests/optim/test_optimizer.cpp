@@ -162,10 +162,12 @@ TEST_CASE("the bits do not depend on how the flat array is cut") {
   }
 }
 
-TEST_CASE("more runs of flags than one kernel takes, over several of its blocks, are updated as one by one") {
+TEST_CASE("more runs of flags than one kernel takes, of several rates, are updated as one by one at their rates") {
   std::vector<Segment> many;
+  std::vector<Segment> of_one_rate;
   for (std::int64_t k = 0, first = 0; k < 40; ++k) {
-    many.push_back({first, 150 + 13 * k, k % 2 == 0});
+    many.push_back({first, 150 + 13 * k, k % 2 == 0, k > 30 && k % 4 < 2 ? 0.25 : 1.0});
+    of_one_rate.push_back({first, many.back().extent, many.back().decay});
     first += many.back().extent;
   }
   const std::int64_t extent = many.back().first + many.back().extent;
@@ -173,7 +175,7 @@ TEST_CASE("more runs of flags than one kernel takes, over several of its blocks,
     MemoryLedger ledger;
     const Config config{.kind = kind, .weight_decay = 0.2, .momentum = 0.9};
     const auto at_once = make_optimizer<float>(config, many, ledger);
-    const auto one_by_one = make_optimizer<float>(config, many, ledger);
+    const auto one_by_one = make_optimizer<float>(config, of_one_rate, ledger);
     const auto a = ledger.take<float>(Memory::parameters, "a", extent);
     const auto b = ledger.take<float>(Memory::parameters, "b", extent);
     const auto gradient = ledger.take<float>(Memory::gradients, "gradient", extent);
@@ -181,12 +183,12 @@ TEST_CASE("more runs of flags than one kernel takes, over several of its blocks,
     at_once->update(0, {a}, gradient, {1, 0.01, 1.0});
     for (const Segment& one : many) {
       one_by_one->update(one.first, Target<float>{b}.part(one.first, one.extent),
-                         slice(gradient, one.first, one.extent), {1, 0.01, 1.0});
+                         slice(gradient, one.first, one.extent), {1, 0.01 * one.rate, 1.0});
     }
     Device().fence();
     const std::vector<float> got = Training::read(a);
     CHECK(same_bits(got, Training::read(b)));
-    CHECK(std::set<float>(got.begin(), got.end()).size() == 2);  // decayed, not decayed
+    CHECK(std::set<float>(got.begin(), got.end()).size() == 4);  // decayed or not, of two rates
   }
 }
 

@@ -74,6 +74,37 @@ TEST_CASE("frozen tensors do not decay") {
         run_of(192, '.') + run_of(40, 'd') + run_of(88, '.') + run_of(10, 'd') + run_of(54, '.'));
 }
 
+TEST_CASE("rates fall from the last block to the embedding, on any number of ranks") {
+  ParameterTable made;
+  made.add_unit("embedding", 0);
+  made.add({.name = "wte.weight", .shape = {6, 5}});
+  for (const std::string block : {"0", "1"}) {
+    made.add_unit("h." + block, 1);
+    made.add({.name = "h." + block + ".ln.weight", .shape = {5}, .decay = false});
+    made.add({.name = "h." + block + ".mlp.weight", .shape = {5, 3}});
+  }
+  made.add_unit("end", 2);
+  made.add({.name = "ln_f.weight", .shape = {5}, .decay = false});
+  CHECK(layer_rates(made, 0.5) == std::vector<double>{0.25, 0.5, 0.5, 1.0, 1.0, 1.0});
+  for (int num_ranks = 1; num_ranks <= 5; ++num_ranks) {
+    for (int unit = 0; unit < made.num_units(); ++unit) {
+      const Partition cut(made.unit(unit).extent, num_ranks);
+      for (int rank = 0; rank < num_ranks; ++rank) {
+        const auto segments = segments_of(made, {{unit, cut.begin(rank), cut.size(rank), 0}}, 0.5);
+        for (const Segment& segment : segments) {
+          const double wanted = std::vector<double>{0.25, 0.5, 1.0, 1.0}[static_cast<std::size_t>(unit)];
+          if (segment.decay) CHECK(segment.rate == wanted);
+        }
+      }
+    }
+  }
+  const auto all =
+      segments_of(made, {{1, 0, made.unit(1).extent, 0}, {2, 0, made.unit(2).extent, made.unit(1).extent}}, 0.5);
+  double weighted = 0.0;
+  for (const Segment& segment : all) weighted += segment.rate * static_cast<double>(segment.extent);
+  CHECK(weighted == 0.5 * static_cast<double>(made.unit(1).extent) + static_cast<double>(made.unit(2).extent));
+}
+
 TEST_CASE("ranges that leave a gap are refused") {
   CHECK_THROWS_AS(segments_of(table(), {{0, 0, 64, 0}, {1, 0, 64, 128}}), Error);
 }

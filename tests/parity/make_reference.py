@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """make_reference.py: ten AdamW steps of a tiny GPT-2, Llama, Qwen2 and Qwen3 in plain PyTorch, for the C++ parity test.
 
-  python make_reference.py FOLDER       writes NAME.json and NAME.bin for gpt2, llama, qwen2, qwen3; needs torch, numpy
+  python make_reference.py FOLDER       writes NAME.json and NAME.bin for gpt2, llama, qwen2, qwen3, and layers_NAME.json
+                                        and layers_NAME.bin for gpt2 and llama; needs torch, numpy
 
 NAME.json: the shape, the optimizer's numbers, the tokens (steps, B, T + 1), ten losses, and the tensors in file order.
 NAME.bin: float32, little-endian: the initial weights, the first step's gradients, the weights after ten steps, each
-tensor after tensor in that order. The names and orientations are Hugging Face's; the mathematics is written here from
+tensor after tensor in that order.
+layers_NAME: the same run with a learning rate per layer; its losses, and float32 weights after ten steps. The names and orientations are Hugging Face's; the mathematics is written here from
 the papers, in float32 on one thread. Each run is repeated in float64, and the distance of the two is printed: this is
 the part of the test's bounds that PyTorch's own rounding uses.
 """
@@ -14,6 +16,7 @@ import functools
 import json
 import math
 import pathlib
+import re
 import sys
 
 import numpy as np
@@ -21,6 +24,7 @@ import torch
 import torch.nn.functional as F
 
 STEPS, BATCH, T, VOCAB, DIM, HEADS, LAYERS = 10, 3, 16, 61, 32, 4, 2
+LAYER_DECAY = 0.5
 OPTIMIZER = dict(lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
 
 GPT2 = dict(arch="gpt2", layers=LAYERS, dim=DIM, heads=HEADS, kv_heads=HEADS, ffn=4 * DIM, tie_embeddings=True)
@@ -146,13 +150,24 @@ def llama_logits(config, w, tokens):
     return norm(x, "model.norm") @ w[vocabulary].T
 
 
-def train(logits, start, tokens, clip, dtype):
+def layer_of(name):
+    """The embedding is layer 0, the blocks are 1 to LAYERS, what follows them is of the last one."""
+    found = re.search(r"\.(\d+)\.", "." + name)
+    if found:
+        return int(found.group(1)) + 1
+    return 0 if re.search(r"wte|wpe|embed_tokens", name) else LAYERS
+
+
+def group_of(name, value, layer_decay):
+    """The parameter group of one tensor."""
+    keys = dict(OPTIMIZER, lr=OPTIMIZER["lr"] * layer_decay ** (LAYERS - layer_of(name)))
+    return dict(keys, params=[value], weight_decay=OPTIMIZER["weight_decay"] if value.dim() > 1 else 0.0)
+
+
+def train(logits, start, tokens, clip, dtype, layer_decay=1.0):
     """Losses of all steps, the first gradients, the last weights."""
     w = {name: value.to(dtype).clone().requires_grad_() for name, value in start.items()}
-    decayed = [value for value in w.values() if value.dim() > 1]
-    others = [value for value in w.values() if value.dim() == 1]
-    plain = OPTIMIZER | dict(weight_decay=0.0)
-    optimizer = torch.optim.AdamW([dict(params=decayed, **OPTIMIZER), dict(params=others, **plain)])
+    optimizer = torch.optim.AdamW([group_of(name, value, layer_decay) for name, value in w.items()])
     losses, first = [], None
     for batch in tokens:
         optimizer.zero_grad()
@@ -194,8 +209,25 @@ def write(folder, config, shapes, logits, seed, clip):
     np.concatenate(parts).tofile(path.with_suffix(".bin"))
 
 
+def write_layers(folder, arch, logits):
+    """The run of write() with rates by layer."""
+    path = pathlib.Path(folder) / arch
+    record = json.loads(path.with_suffix(".json").read_text())
+    values, start = np.fromfile(path.with_suffix(".bin"), "<f4"), {}
+    for tensor in record["tensors"]:
+        begin = sum(value.numel() for value in start.values())
+        count = math.prod(tensor["shape"])
+        start[tensor["name"]] = torch.from_numpy(values[begin:begin + count].reshape(tensor["shape"]))
+    losses, _, weights = train(logits, start, torch.tensor(record["tokens"]), record["clip"], torch.float32, LAYER_DECAY)
+    path = path.with_name("layers_" + arch)
+    path.with_suffix(".json").write_text(json.dumps(dict(layer_decay=LAYER_DECAY, losses=losses)) + "\n")
+    np.concatenate([weights[name].numpy().astype("<f4").ravel() for name in start]).tofile(path.with_suffix(".bin"))
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     write(sys.argv[1], GPT2, gpt2_shapes(), gpt2_logits, seed=1, clip=0.0)
     for seed, config in enumerate((LLAMA, QWEN2, QWEN3), start=2):
         write(sys.argv[1], config, llama_shapes(config), functools.partial(llama_logits, config), seed, clip=1.0)
+    write_layers(sys.argv[1], "gpt2", gpt2_logits)
+    write_layers(sys.argv[1], "llama", functools.partial(llama_logits, LLAMA))

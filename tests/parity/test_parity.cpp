@@ -14,6 +14,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <kozero/optim/optimizer.hpp>
 #include <support/models.hpp>
 #include <support/resident_access.hpp>
 #include <support/token_batch.hpp>
@@ -105,8 +106,11 @@ void check_close(const ParameterTable& table, const Values& ours, const Values& 
 /// KoZeRO's run: a resident model with AdamW's moments, by rows of the ParameterTable.
 class Training {
  public:
-  Training(const nlohmann::json& record, const model::Config& config)
-      : record_(record), model_(model::make_model<float>(config)), access_(model_->parameters()) {
+  Training(const nlohmann::json& record, const model::Config& config, double layer_decay = 1.0)
+      : record_(record),
+        layer_decay_(layer_decay),
+        model_(model::make_model<float>(config)),
+        access_(model_->parameters()) {
     model_->reserve(ledger_, record["batch"].get<std::int64_t>());
     for (const auto& row : table().rows()) {
       moments_.emplace_back(row.name + " m", static_cast<std::size_t>(row.extent()));
@@ -142,7 +146,7 @@ class Training {
   void update(std::size_t step) {
     const auto& optimizer = record_["optimizer"];
     kernels::AdamW adamw;
-    adamw.lr = optimizer["lr"];
+    const auto rates = optim::layer_rates(table(), layer_decay_);
     adamw.beta1 = optimizer["betas"][0];
     adamw.beta2 = optimizer["betas"][1];
     adamw.eps = optimizer["eps"];
@@ -151,6 +155,7 @@ class Training {
     adamw.gradient_scale = clipping();
     for (int row = 0; row < num_rows(); ++row) {
       if (!table().row(row).trainable) continue;
+      adamw.lr = optimizer["lr"].get<double>() * rates[static_cast<std::size_t>(table().row(row).tensor)];
       adamw.weight_decay = table().row(row).decay ? optimizer["weight_decay"].get<double>() : 0.0;
       kernels::adamw_update(Device(), access_.weight_view(row), access_.weight_view(row), state(moments_, row),
                             state(squares_, row), access_.gradient_view(row), adamw);
@@ -192,6 +197,7 @@ class Training {
   }
 
   const nlohmann::json& record_;
+  double layer_decay_;
   MemoryLedger ledger_;
   std::unique_ptr<model::Model<float>> model_;
   ResidentAccess access_;
@@ -225,6 +231,29 @@ void compare(const std::string& arch, std::int64_t vocab_block = 0) {
     training.update(step);
   }
   check_close(training.table(), training.weights(), weights, 1e-5F, 1e-2F * lr);
+}
+
+void compare_layer_rates(const std::string& arch) {
+  const std::string data = std::string(KOZERO_TEST_DATA) + "/";
+  const auto base = read_record(data + arch);
+  const auto record = read_record(data + "layers_" + arch);
+  Training training(base, config_of(base), record["layer_decay"]);
+  std::ifstream start(data + arch + ".bin", std::ios::binary);
+  std::ifstream file(data + "layers_" + arch + ".bin", std::ios::binary);
+  training.set(read_tensors(start, training.table(), base["tensors"]));
+  for (std::size_t step = 0; step < record["losses"].size(); ++step) {
+    const double loss = training.forward_backward(step);
+    CHECK(loss == Catch::Approx(record["losses"][step].get<double>()).epsilon(1e-5));
+    training.update(step);
+  }
+  const float lr = base["optimizer"]["lr"];
+  check_close(training.table(), training.weights(), read_tensors(file, training.table(), base["tensors"]), 1e-5F,
+              1e-2F * lr);
+}
+
+TEST_CASE("with a learning rate per layer, both train as PyTorch's parameter groups do") {
+  compare_layer_rates("gpt2");
+  compare_layer_rates("llama");
 }
 
 /// The keys of PEFT's LoraConfig.

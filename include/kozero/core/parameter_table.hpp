@@ -127,6 +127,8 @@ class ParameterTable {
   [[nodiscard]] bool is_trainable(int tensor) const { return rows_of_tensor(tensor).front().trainable; }
   /// Whether the tensor belongs to the base of adapters.
   [[nodiscard]] bool is_base(int tensor) const { return unit(rows_of_tensor(tensor).front().unit).is_base; }
+  /// The tensors of the base of adapters come first.
+  [[nodiscard]] std::size_t num_base_tensors() const;
   [[nodiscard]] bool has_adapters() const { return !units_.empty() && units_.front().is_base; }
   /// Whether a trainable row overlaps the unit's elements [begin, begin + extent).
   [[nodiscard]] bool is_trainable(int unit, std::int64_t begin, std::int64_t extent) const;

@@ -23,6 +23,7 @@ struct Config {
   double eps = 1e-8;
   double weight_decay = 0.01;
   double momentum = 0.0;
+  double layer_decay = 1.0;  ///< segments_of
 };
 
 /// The inputs that differ from step to step.
@@ -43,16 +44,23 @@ struct Target {
   }
 };
 
-/// Elements [first, first + extent) of the flat array, all with weight decay or all without.
+/// Elements [first, first + extent) of the flat array, all with weight decay or all without, and of one rate.
 struct Segment {
   std::int64_t first = 0;
   std::int64_t extent = 0;
   bool decay = false;
+  double rate = 1.0;  ///< factor on the step's learning rate
 };
 
 /// The segments of a rank's ranges: decay as set for each tensor, none on pads and frozen tensors. Neighbors with equal
-/// decay are merged. Pads and frozen tensors have gradients and states of zero, which must not change any weight.
-std::vector<Segment> segments_of(const ParameterTable& table, const std::vector<UnitRange>& ranges);
+/// decay and rate are merged. Pads and frozen tensors have gradients and states of zero, which must not change any
+/// weight. With L blocks, the rate of block l = 1 ... L is layer_decay^(L - l), that of the embedding layer_decay^L,
+/// and 1 behind the last block.      Howard, Ruder 2018, arXiv:1801.06146; Clark et al. 2020, arXiv:2003.10555.
+std::vector<Segment> segments_of(const ParameterTable& table, const std::vector<UnitRange>& ranges,
+                                 double layer_decay = 1.0);
+
+/// By tensor of the table: the rates of segments_of.
+std::vector<double> layer_rates(const ParameterTable& table, double layer_decay);
 
 /// A named array of state, one value per element of the caller's flat array.
 struct NamedState {

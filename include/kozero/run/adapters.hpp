@@ -23,6 +23,10 @@ inline constexpr const char* kNoAdapters = "none";  ///< model.lora.init's defau
 /// all ranks.
 io::Deck with_initial_adapters(io::Deck deck, distributed::Communicator& comm);
 
+/// Compares the tensors of model.lora.init with the deck's network and targets, on rank 0. Throws Error(input), seen by
+/// all ranks. Collective.
+void require_fitting_adapters(const io::Deck& deck, distributed::Communicator& comm);
+
 /// The deck of `base` with the adapters of a PEFT folder. Collective. Throws like with_initial_adapters, and if `base`
 /// has adapters of its own.
 io::Deck with_adapters_of(const std::string& folder, const WeightsSource& base, io::Deck deck,

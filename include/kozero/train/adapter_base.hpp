@@ -40,7 +40,7 @@ class AdapterBase {
   Evaluator& evaluator_;
   const ParameterTable& table_;
   ShardLayout layout_;
-  std::vector<std::uint64_t> hashes_;  // by tensor
+  std::vector<std::uint64_t> hashes_;  // by tensor of the base
 };
 
 /// Fills the base with the initial values of `seed`. Returns its identity. Collective.
