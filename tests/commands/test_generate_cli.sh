@@ -173,12 +173,14 @@ precisions() {
   make_run
   for precision in f32 bf16 fp16; do
     expect 0 '^rate' "$kozero" generate run --prompt 'line 7' --tokens 9 train.precision=$precision
+    sed -n 's/^memory       weights \([0-9.]* [KM]iB\),.*/\1/p' out.txt >memory.$precision
     "$kozero" generate run --prompt 'line 7' --tokens 9 train.precision=$precision >first.txt 2>/dev/null
     on 2 generate run --prompt 'line 7' --tokens 9 train.precision=$precision zero.stage=3 >again.txt 2>/dev/null
     same_text
     "$kozero" eval run train.precision=$precision --json 2>/dev/null | grep -o '"loss":[0-9.]*' >loss.$precision
     expect 0 '^"loss":[0-9.]+$' cat loss.$precision
   done
+  expect 0 '^half$' sh -c 'awk "{ print \$1 / (FNR == NR ? 1 : 2) }" memory.bf16 memory.f32 | uniq | wc -l | grep -qx 1 && echo half'
   expect 1 differ cmp loss.f32 loss.bf16
   expect 1 differ cmp loss.bf16 loss.fp16
   "$kozero" eval run --json 2>/dev/null | grep -o '"loss":[0-9.]*' >loss.default
