@@ -153,8 +153,7 @@ std::vector<DeckRow> lora_rows() {
   return {
       {"model.lora.rank", of_lora<&K::rank>, from_to(1, kWide),
        "train low-rank adapters (LoRA) of this rank beside linear maps, and nothing else; checkpoints hold the "
-       "adapters "
-       "alone, model.init the frozen base",
+       "adapters alone, model.init the frozen base",
        "no adapters"},
       {"model.lora.alpha", of_lora<&K::alpha>, above(0), "the adapters' outputs are scaled by alpha / rank"},
       bits({"model.lora.dropout", of_lora<&K::dropout>, fraction(),

@@ -34,11 +34,11 @@ namespace {
 
 /// The keys that eval reads, besides the model's shape. Without train.precision it computes in f32, whatever precision
 /// trained the weights.
-const std::vector<std::string> kApplied = {"data.text",          "data.source", "data.tokens",  "data.tokenizer",
-                                           "data.chat_template", "data.cache",  "comm.",        "train.precision",
-                                           "train.micro_batch",  "train.seq",   "zero.stage",   "zero.prefetch_units",
-                                           "run.threads",        "run.device",  "run.products", "run.tuning",
-                                           "run.deterministic"};
+const std::vector<std::string> kApplied = {"model.init",          "data.text",          "data.source", "data.tokens",
+                                           "data.tokenizer",      "data.chat_template", "data.cache",  "comm.",
+                                           "train.precision",     "train.micro_batch",  "train.seq",   "zero.stage",
+                                           "zero.prefetch_units", "run.threads",        "run.device",  "run.products",
+                                           "run.tuning",          "run.deterministic"};
 
 bool gives_data(const DeckArguments& named) {
   return named.gives("data.text") || named.gives("data.source") || named.gives("data.tokens");
@@ -123,6 +123,8 @@ void eval(const distributed::Environment& environment, const Arguments& argument
 
   const bool own_data = !gives_data(named);
   if (choices && !own_data) refuse("eval: --choices excludes data.text, data.source and data.tokens");
+  if (choices && named.gives("train.micro_batch"))
+    refuse("eval: --choices scores one ending at a time; leave train.micro_batch out");
   std::vector<std::string> overrides = named.overrides;
   if (choices) overrides.emplace_back("train.micro_batch=1");  // endings are scored one at a time
   TrainedModel trained(named.path, overrides, environment, train::Use::evaluation, adapter);

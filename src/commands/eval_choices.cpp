@@ -3,6 +3,7 @@
 // eval_choices.cpp: reads items, has all ranks score their endings, and counts right choices.
 #include "src/commands/eval_choices.hpp"
 #include <fmt/format.h>
+#include <algorithm>
 #include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -138,10 +139,22 @@ void eval_choices(run::TrainedModel& trained, const program::DeckArguments& name
   train::Evaluator& evaluator = trained.evaluator();
   const auto tokens = distributed::agreed(
       control, [&] { return tokens_of_rank(endings, *tokenizer, evaluator.seq(), path, evaluator.comm()); });
+  const std::int64_t cut_here = std::ranges::count(tokens, true, &data::ScoredTokens::is_cut);
+  std::int64_t cut = 0;
+  for (const std::int64_t of_rank : distributed::from_all_ranks(control, cut_here)) cut += of_rank;
   const Scored scored(items, train::log_likelihoods(evaluator, tokens, endings.size()));
   if (!trained.session().is_first_rank()) return;
   std::cout << line_of(scored) << std::endl;
-  json.print(json_of(scored));
+  if (cut > 0) {
+    std::cout << fmt::format(
+                     "note         of {} of {} endings the model of {} positions does not see the beginning of "
+                     "the context",
+                     cut, endings.size(), evaluator.seq())
+              << std::endl;
+  }
+  nlohmann::ordered_json result = json_of(scored);
+  result["cut_endings"] = cut;
+  json.print(result);
 }
 
 }  // namespace kozero::commands

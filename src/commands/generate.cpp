@@ -197,9 +197,9 @@ nlohmann::ordered_json GeneratedTexts::json() const {
 }
 
 /// The keys that generate reads, besides the model's shape. Without train.precision it computes in f32.
-const std::vector<std::string> kApplied = {"data.tokenizer", "data.chat_template",  "train.precision",  "comm.",
-                                           "zero.stage",     "zero.prefetch_units", "run.threads",      "run.device",
-                                           "run.products",   "run.tuning",          "run.deterministic"};
+const std::vector<std::string> kApplied = {"model.init", "data.tokenizer", "data.chat_template",  "train.precision",
+                                           "comm.",      "zero.stage",     "zero.prefetch_units", "run.threads",
+                                           "run.device", "run.products",   "run.tuning",          "run.deterministic"};
 
 struct GenerateArguments {
   DeckArguments named;

@@ -131,6 +131,7 @@ ScoredTokens choice_tokens(const std::string& context, const std::string& ending
   }
   const std::int64_t beyond = std::max<std::int64_t>(0, std::ssize(tokens) - seq - 1);
   scored.tokens.assign(tokens.begin() + beyond, tokens.end());
+  scored.is_cut = beyond > 0;
   return scored;
 }
 

@@ -290,10 +290,14 @@ TensorReader merged_tensors(const model::Config& config, const ParameterTable& t
     }
     (*products)[index_of(table, module + ".weight")] = std::move(product);
   }
-  return [products, base](std::size_t index, std::int64_t first, std::int64_t count, float* to) {
+  return [products, base, tensors = table.tensors(), path](std::size_t index, std::int64_t first, std::int64_t count,
+                                                           float* to) {
     base(index, first, count, to);
     const LowRankProduct& product = (*products)[index];
     if (product.rank > 0) product.add_to(to, first, count);
+    if (std::all_of(to, to + count, [](float value) { return std::isfinite(value); })) return;
+    throw Error(Failure::input, path + ": tensor " + tensors[index].name +
+                                    " of the merged model has a value that is not finite; nothing was exported");
   };
 }
 

@@ -253,5 +253,6 @@ void AdaptedProjection<Scalar>::backward(const Pass& pass, const AdapterScratch<
 
 #define KOZERO_INSTANTIATE(T) template class AdaptedProjection<T>;
 KOZERO_FOR_STORED_TYPES(KOZERO_INSTANTIATE)
+#undef KOZERO_INSTANTIATE
 
 }  // namespace kozero::model

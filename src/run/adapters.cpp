@@ -133,7 +133,7 @@ void load_initial_adapters(const io::Deck& deck, train::Evaluator& evaluator, di
     for (const auto& shard : shards.named<float>()) adapters->read(shard);
     shards.store();
     train::fill_without_master(
-        evaluator, [&](const io::RangeValues<float>& part) { adapters->read(part); }, evaluator.parameters().extent());
+        evaluator, [&](const io::RangeValues<float>& piece) { adapters->read(piece); }, train::Pieces::own);
     adapters->require_unchanged();
   });
   evaluator.publish();

@@ -29,8 +29,6 @@
 namespace kozero::run {
 namespace {
 
-constexpr std::int64_t kPiece = std::int64_t{1} << 20;  // elements, 4 MiB
-
 namespace fs = std::filesystem;
 using Kind = WeightsSource::Kind;
 
@@ -63,6 +61,13 @@ bool names_device(const std::string& override) {
          override.starts_with("run.tuning=");
 }
 
+/// Refuses a base for weights that have none.
+void require_base(const io::Deck& deck, const std::vector<std::string>& overrides) {
+  const auto names_base = [](const std::string& override) { return override.starts_with("model.init="); };
+  if (deck.model.lora.rank > 0 || std::ranges::none_of(overrides, names_base)) return;
+  throw Error(Failure::deck, "model.init: these weights are whole; accepted: only with the adapters of a run");
+}
+
 bool names_precision(const std::string& override) { return override.starts_with("train.precision="); }
 
 /// The folder's own name, also for "models/x/".
@@ -88,7 +93,7 @@ void load_folder(const WeightsSource& source, train::Evaluator& evaluator, distr
       release_pages(shard.values);
     }
     train::fill_without_master(
-        evaluator, [&](const io::RangeValues<float>& piece) { folder->read(piece); }, kPiece);
+        evaluator, [&](const io::RangeValues<float>& piece) { folder->read(piece); }, train::Pieces::own);
     folder->require_unchanged();
   });
   evaluator.publish();
@@ -171,16 +176,15 @@ std::string load_base(const WeightsSource& source, train::Evaluator& evaluator, 
   if (source.kind == Kind::hugging_face) {
     const auto folder = open_folder(source, config, table, comm);
     distributed::agreed(comm, [&] {
-      base.fill([&](const io::RangeValues<float>& piece) { folder->read(piece); }, kPiece);
+      base.fill([&](const io::RangeValues<float>& piece) { folder->read(piece); }, train::Pieces::own);
       folder->require_unchanged();
     });
   } else {
     const std::string file = io::verify(comm, source.path).state_file();
-    // A read is collective, so every rank reads the shard of a unit at once.
-    base.fill([&](const io::RangeValues<float>& shard) { io::read_weights(comm, file, table, {shard}); },
-              table.extent());
+    base.fill([&](const io::RangeValues<float>& piece) { io::read_weights(comm, file, table, {piece}); },
+              train::Pieces::equal);
   }
-  return base.publish();
+  return base.publish(source.path);
 }
 
 }  // namespace
@@ -256,6 +260,7 @@ TrainedModel::TrainedModel(const std::string& path, const std::vector<std::strin
                [&](distributed::Communicator& comm) {
                  source_ = find_weights(path, comm);
                  io::Deck deck = distributed::agreed(comm, [&] { return deck_of(source_, overrides); });
+                 distributed::agreed(comm, [&] { require_base(deck, overrides); });
                  return adapter.empty() ? deck : with_adapters_of(adapter, source_, std::move(deck), comm);
                }),
       settings_(distributed::agreed(session_.control(),
@@ -307,9 +312,20 @@ io::Deck with_initial_model(io::Deck deck, distributed::Communicator& comm) {
 std::string fill_base(const io::Deck& deck, const std::string& saved, const std::string& saved_in,
                       train::Evaluator& evaluator, distributed::Communicator& comm) {
   if (!evaluator.parameters().has_adapters()) return "";
+  const auto found = [&] {
+    try {
+      return find_weights(deck.model.init, comm);
+    } catch (const Error& problem) {
+      throw Error(problem.failure(),
+                  std::string(problem.what()) +
+                      "; it is model.init, the base of the adapters: give its place now by "
+                      "model.init=PATH",
+                  Error::Seen::by_all_ranks);
+    }
+  };
   const bool is_random = deck.model.init == train::kRandom;
   const std::string base = is_random ? train::initialize_base(static_cast<std::uint64_t>(deck.run.seed), evaluator)
-                                     : load_base(find_weights(deck.model.init, comm), evaluator, comm);
+                                     : load_base(found(), evaluator, comm);
   const std::string known = saved.empty() ? base_of_initial_adapters(deck, comm) : saved;
   if (known.empty() || known == base) return base;
   throw Error(Failure::deck,

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // adapter_base.cpp: pieces of the base of adapters, and the sum of their hashes over ranks.
 #include <algorithm>
+#include <cmath>
 
+#include <kozero/core/error.hpp>
 #include <kozero/core/random.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/train/adapter_base.hpp>
@@ -12,25 +14,26 @@
 namespace kozero::train {
 namespace {
 
-/// Calls body for pieces of the range, in order; for one piece without elements if the range is empty.
+/// Calls body for the pieces of this rank's range of a unit, in order.
 template <class Body>
-void for_each_piece(const UnitRange& range, std::int64_t most, const Body& body) {
+void for_each_piece(const UnitRange& range, Pieces pieces, distributed::Communicator& comm, const Body& body) {
+  std::int64_t count = std::max<std::int64_t>((range.extent + kPieceExtent - 1) / kPieceExtent, 1);
+  if (pieces == Pieces::equal) count = std::ranges::max(distributed::from_all_ranks(comm, count));
   std::vector<float> memory;
-  std::int64_t first = 0;
-  do {
-    memory.resize(static_cast<std::size_t>(std::min(most, range.extent - first)));
-    body(io::RangeValues<float>{range.unit, range.begin + first, {memory.data(), memory.size()}});
-    first += std::max<std::int64_t>(std::ssize(memory), 1);
-  } while (first < range.extent);
+  for (std::int64_t first = 0; count > 0; --count, first += kPieceExtent) {
+    memory.resize(static_cast<std::size_t>(std::clamp<std::int64_t>(range.extent - first, 0, kPieceExtent)));
+    const std::int64_t begin = range.begin + std::min(first, range.extent);
+    body(io::RangeValues<float>{range.unit, begin, {memory.data(), memory.size()}});
+  }
 }
 
 }  // namespace
 
-void fill_without_master(Evaluator& evaluator, const PieceValues& values, std::int64_t most) {
+void fill_without_master(Evaluator& evaluator, const PieceValues& values, Pieces pieces) {
   const ParameterTable& table = evaluator.parameters();
   for (int unit = 0; unit < table.num_units(); ++unit) {
     if (table.unit(unit).is_base || evaluator.is_in_master(unit)) continue;
-    for_each_piece(evaluator.range_to_put(unit), most, [&](const io::RangeValues<float>& piece) {
+    for_each_piece(evaluator.range_to_put(unit), pieces, evaluator.comm(), [&](const io::RangeValues<float>& piece) {
       values(piece);
       evaluator.put(piece.unit, piece.begin, piece.values);
     });
@@ -43,7 +46,7 @@ AdapterBase::AdapterBase(Evaluator& evaluator)
       layout_(table_, evaluator.master().comm().size(), evaluator.master().comm().rank()),
       hashes_(table_.num_base_tensors()) {}
 
-void AdapterBase::fill(const PieceValues& values, std::int64_t most) {
+void AdapterBase::fill(const PieceValues& values, Pieces pieces) {
   for (const UnitRange& shard : layout_.shards()) {
     if (!table_.unit(shard.unit).is_base) continue;
     UnitRange range = evaluator_.range_to_put(shard.unit);
@@ -51,15 +54,15 @@ void AdapterBase::fill(const PieceValues& values, std::int64_t most) {
     const std::int64_t end = std::max(shard.begin + shard.extent, range.begin + range.extent);
     range.begin = std::min(shard.begin, range.begin);
     range.extent = end - range.begin;
-    for_each_piece(range, most, [&](const io::RangeValues<float>& piece) {
+    for_each_piece(range, pieces, evaluator_.comm(), [&](const io::RangeValues<float>& piece) {
       values(piece);
+      examine(piece);
       evaluator_.put(piece.unit, piece.begin, piece.values);
-      add_hashes(piece);
     });
   }
 }
 
-void AdapterBase::add_hashes(const io::RangeValues<float>& piece) {
+void AdapterBase::examine(const io::RangeValues<float>& piece) {
   const UnitRange& shard = layout_.shard(piece.unit);
   const std::int64_t begin = std::max(piece.begin, shard.begin);
   const std::int64_t end =
@@ -69,12 +72,20 @@ void AdapterBase::add_hashes(const io::RangeValues<float>& piece) {
   for (const Parameter& row : table_.rows_of(piece.unit)) {
     const TensorPart part = row.part_in(begin, end - begin);
     if (part.extent == 0) continue;
-    hashes_[static_cast<std::size_t>(row.tensor)] +=
-        kernels::bit_hash(Host(), slice(mine, part.begin, part.extent), part.first);
+    const HostVector<const float> of_row = slice(mine, part.begin, part.extent);
+    hashes_[static_cast<std::size_t>(row.tensor)] += kernels::bit_hash(Host(), of_row, part.first);
+    const bool is_finite =
+        std::all_of(of_row.data(), of_row.data() + of_row.extent(0), [](float value) { return std::isfinite(value); });
+    if (!is_finite && not_finite_.empty()) not_finite_ = row.name;
   }
 }
 
-std::string AdapterBase::publish() {
+std::string AdapterBase::publish(const std::string& origin) {
+  for (const std::string& tensor : distributed::gather_text(evaluator_.comm(), not_finite_)) {
+    if (tensor.empty()) continue;
+    throw Error(Failure::input, origin + ": tensor " + tensor + " has a value that is not finite",
+                Error::Seen::by_all_ranks);
+  }
   evaluator_.publish();
   const auto all = distributed::from_all_ranks(evaluator_.master().comm(), hashes_);
   std::vector<std::uint64_t> sums(hashes_.size());
@@ -83,14 +94,13 @@ std::string AdapterBase::publish() {
 }
 
 std::string initialize_base(std::uint64_t seed, Evaluator& evaluator) {
-  constexpr std::int64_t kPiece = std::int64_t{1} << 20;  // elements, 4 MiB
   AdapterBase base(evaluator);
   base.fill(
       [&](const io::RangeValues<float>& piece) {
         fill_initial_unit(evaluator.parameters(), piece.unit, seed, piece.begin, piece.values);
       },
-      kPiece);
-  return base.publish();
+      Pieces::own);
+  return base.publish("the initial weights");
 }
 
 }  // namespace kozero::train

@@ -209,11 +209,10 @@ io::WeightsDescription load_weights(const std::string& path, Evaluator& evaluato
   HostRanges shards(shards_of(evaluator));
   const auto description = io::read_weights(comm, path, evaluator.parameters(), shards.named<float>());
   shards.store();
-  // A read is collective, so every rank reads its part of a unit at once.
-  const ParameterTable& table = evaluator.parameters();
   fill_without_master(
-      evaluator, [&](const io::RangeValues<float>& part) { io::read_weights(comm, path, table, {part}); },
-      table.extent());
+      evaluator,
+      [&](const io::RangeValues<float>& piece) { io::read_weights(comm, path, evaluator.parameters(), {piece}); },
+      Pieces::equal);
   evaluator.publish();
   return description;
 }

@@ -58,7 +58,13 @@ killed() {
   expect 0 '^same$' sh -c 'cmp run.txt continuous.txt && echo same'
   expect 0 '^12 adapters, 0 others$' sh -c "strings -n 6 run/step_*$last/state.h5 | grep -Eo '^h\.[0-9].*weight' | sort -u |
     awk '/lora_[AB]/ { ++a; next } { ++o } END { print a / 2 \" adapters, \" o + 0 \" others\" }'"
+  expect 0 'all weights and moments are those of run' on 2 verify run --replay $last
   expect 0 'validation   loss' on 2 eval run
+  mv base moved
+  expect 2 '/base: no trained weights .*; it is model.init, the base of the adapters: give its place now by model.init=PATH$' on 2 eval run
+  expect 0 'validation   loss' on 2 eval run model.init=moved
+  expect 2 'model.init: these weights are whole; accepted: only with the adapters of a run' on 2 eval moved model.init=moved
+  mv moved base
   expect 0 '.' "$kozero" generate run --prompt line --tokens 4
   # shellcheck disable=SC2086
   expect 0 'output in base2' on 1 train "$inputs/quickstart.toml" $tiny run.dir=base2 model.layers=3 run.seed=5
@@ -77,6 +83,8 @@ quantized() {
     expect 0 '^same$' sh -c "cmp $type-2.txt $type-3.txt && echo same"
     expect 0 'validation   loss' on 2 eval $type-2
   done
+  expect 0 'stage 3 .* bit for bit|agree' on 2 verify lora.toml model.base_dtype=nf4
+  also 'norm [0-9.]*[1-9]'
   expect 0 '^parameters ' "$kozero" plan "$inputs/../tests/bench/gpt2_124m_f32.toml" --ranks 2 model.lora.rank=8 model.base_dtype=nf4
   also '^model.lora leaves 1179648 parameters to train and saves '
 }

@@ -195,7 +195,7 @@ refusals() {
   for value in abc -1 1.5 99999999999999999999; do
     expect 2 "generate: --tokens: \"$value\": accepted: integer >= 0; usage" "$kozero" generate run --tokens "$value"
   done
-  expect 2 'optim.lr=3: generate does not read it; accepted are data.tokenizer, data.chat_template, train.precision, comm' "$kozero" generate run optim.lr=3
+  expect 2 'optim.lr=3: generate does not read it; accepted are model.init, data.tokenizer, data.chat_template, train.precision, comm' "$kozero" generate run optim.lr=3
   expect 2 'generate: --samples: "0": accepted: integer >= 1; usage' "$kozero" generate run --samples 0
   expect 2 'generate: --top-p: "2": accepted: number from 0 to 1; usage' "$kozero" generate run --top-p 2
   expect 2 'generate: --temperature: "x": accepted: finite number >= 0; usage' "$kozero" generate run --temperature x

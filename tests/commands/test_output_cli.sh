@@ -290,7 +290,7 @@ eval_anywhere() {
   expect 0 same sh -c 'ls -R run | cmp - before.txt && echo same'
   expect 0 '^given data   loss ' on 2 eval run 'data.text=["text/a.txt"]'
   lines 0 '^validation'
-  expect 2 'command line: optim.lr=3: eval does not read it; accepted are data.text, data.source, data.tokens, data.tokenizer, data.chat_template, data.cache, comm.\*' "$kozero" eval run optim.lr=3
+  expect 2 'command line: optim.lr=3: eval does not read it; accepted are model.init, data.text, data.source, data.tokens, data.tokenizer, data.chat_template, data.cache, comm.\*' "$kozero" eval run optim.lr=3
   expect 2 'command line: data.val_fraction=0.1: eval does not read it' "$kozero" eval run data.val_fraction=0.1
   expect 2 'command line: train.recompute=full: eval does not read it' on 2 eval run train.recompute=full
   expect 2 'did you mean stage' "$kozero" eval run zero.stge=1

@@ -36,6 +36,7 @@ std::vector<ChoiceItem> parse_choices(const std::string& text, const std::string
 struct ScoredTokens {
   std::vector<Token> tokens;
   std::int64_t scored = 0;
+  bool is_cut = false;  ///< the text has more tokens before these
 };
 
 /// The tokens of one ending, of which a model of `seq` positions can see the last `seq` + 1. Throws Error(input),
