@@ -69,8 +69,9 @@ std::unique_ptr<huggingface::FolderWeights> open_folder(const WeightsSource& sou
                                                         const ParameterTable& table, distributed::Communicator& comm);
 
 /// Fills and publishes the base of adapters from model.init; nothing without adapters. Returns the base's identity, a
-/// hash of its values in f32, which does not depend on the files' format, the precision or the ranks. Throws Error(deck),
-/// seen by all ranks, if it is not `saved`, the base of the adapters in `saved_in`; "": unknown. Collective.
+/// hash of its values in f32, which does not depend on the files' format, the precision or the ranks. Throws
+/// Error(deck), seen by all ranks, if it is not `saved`, the base of the adapters in `saved_in`; "": unknown.
+/// Collective.
 std::string fill_base(const io::Deck& deck, const std::string& saved, const std::string& saved_in,
                       train::Evaluator& evaluator, distributed::Communicator& comm);
 
