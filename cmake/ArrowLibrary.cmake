@@ -24,6 +24,7 @@ if(CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64 AND EXISTS ${_prefix}/lib/libparquet.s
     # Install.cmake copies these into the installed tree. By a link in the build folder, since CMake writes link folders
     # outside of it, such as a user's cache, into the installed program.
     file(GLOB KOZERO_ARROW_COPIED ${_prefix}/lib/*.so.*)
+    file(GLOB KOZERO_ARROW_LICENSES ${_prefix}/doc/*)
     set(_libraries ${CMAKE_BINARY_DIR}/arrow)
     file(CREATE_LINK ${_prefix}/lib ${_libraries} SYMBOLIC)
   endif()
