@@ -19,8 +19,17 @@ execute_process(COMMAND ${CMAKE_CURRENT_LIST_DIR}/install_arrow.sh --print-prefi
                 OUTPUT_VARIABLE _prefix OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 if(CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64 AND EXISTS ${_prefix}/lib/libparquet.so)
   get_filename_component(Arrow_VERSION ${_prefix} NAME)
+  set(_libraries ${_prefix}/lib)
+  if(NOT KOZERO_PACKAGE)
+    # Install.cmake copies these into the installed tree. By a link in the build folder, since CMake writes link folders
+    # outside of it, such as a user's cache, into the installed program.
+    file(GLOB KOZERO_ARROW_COPIED ${_prefix}/lib/*.so.*)
+    file(GLOB KOZERO_ARROW_LICENSES ${_prefix}/doc/*)
+    set(_libraries ${CMAKE_BINARY_DIR}/arrow)
+    file(CREATE_LINK ${_prefix}/lib ${_libraries} SYMBOLIC)
+  endif()
   add_library(external::parquet INTERFACE IMPORTED)
   set_target_properties(external::parquet PROPERTIES
     INTERFACE_INCLUDE_DIRECTORIES ${_prefix}/include
-    INTERFACE_LINK_LIBRARIES "${_prefix}/lib/libparquet.so;${_prefix}/lib/libarrow.so")
+    INTERFACE_LINK_LIBRARIES "${_libraries}/libparquet.so;${_libraries}/libarrow.so")
 endif()

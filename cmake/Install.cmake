@@ -5,18 +5,28 @@
 #   bin/                 kozero and kozero-bench; of a CUDA build kozero-cuda and kozero-bench-cuda, and nothing else
 #   lib/, include/       the layers up to train, for find_package(KoZeRO): kozero::train, kozero::zero, kozero::distributed ...
 #   include/kozero-internal/   headers of io/ and kernels/ that the public ones include
+#   lib/kozero/          Arrow's libraries, if they are from the user's cache (ArrowLibrary.cmake)
 #   share/kozero/        inputs, and a program that trains by the libraries (example)      share/doc/kozero/ documents
-include(GNUInstallDirs)
+#   share/modulefiles/   kozero, a modulefile for Lmod and Environment Modules
+# The component `programs` is what a package has (Package.cmake); libraries and headers are the component `development`.
 include(CMakePackageConfigHelpers)
 
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME programs)
+if(KOZERO_ARROW_COPIED)
+  install(FILES ${KOZERO_ARROW_COPIED} DESTINATION ${CMAKE_INSTALL_LIBDIR}/kozero)
+  install(FILES ${KOZERO_ARROW_LICENSES} DESTINATION ${CMAKE_INSTALL_DOCDIR}/arrow)
+endif()
+install(FILES cmake/modulefile DESTINATION ${CMAKE_INSTALL_DATADIR}/modulefiles/kozero RENAME ${PROJECT_VERSION})
 install(DIRECTORY inputs DESTINATION ${CMAKE_INSTALL_DATADIR}/kozero)
-install(DIRECTORY tests/install/example DESTINATION ${CMAKE_INSTALL_DATADIR}/kozero)
+install(DIRECTORY tests/install/example DESTINATION ${CMAKE_INSTALL_DATADIR}/kozero COMPONENT development)
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES README.md LICENSE CITATION.cff DESTINATION ${CMAKE_INSTALL_DOCDIR})
+include(Package)
 if(KOZERO_CUDA)
   return()
 endif()
 
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME development)
 get_property(folders GLOBAL PROPERTY KOZERO_FOLDERS)
 list(REMOVE_ITEM folders run program commands bench)
 foreach(folder ${folders})

@@ -12,6 +12,7 @@
 # In a CUDA build nvcc compiles every source, but for HOST_SOURCES, which must not include Kokkos.
 # Tests define member functions that CHECK outside of their class: inside, CUDA 13.0's cudafe++ may never come back.
 
+include(GNUInstallDirs)
 include(KozeroOptions)
 include(PrecompiledHeaders)
 
@@ -48,10 +49,14 @@ function(kozero_executable name)
   target_link_libraries(${name} PRIVATE ${arg_LINK} kozero_options)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}
                         INSTALL_RPATH_USE_LINK_PATH ON)
+  if(KOZERO_ARROW_COPIED)
+    set_target_properties(${name} PROPERTIES
+      INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}/kozero;${CMAKE_INSTALL_RPATH}")
+  endif()
   if(KOZERO_CUDA)
     set_target_properties(${name} PROPERTIES OUTPUT_NAME ${name}-cuda)
   endif()
-  install(TARGETS ${name})
+  install(TARGETS ${name} COMPONENT programs)
 endfunction()
 
 function(kozero_add_ctest name)

@@ -29,6 +29,8 @@ fetch() {
     mv "$work"/unpacked/pyarrow/$name.so.*[0-9] "$work/ready/lib"
     ln -s "$(basename "$work"/ready/lib/$name.so.*)" "$work/ready/lib/$name.so"
   done
+  mkdir "$work/ready/doc"  # what a package that has these libraries must have too
+  find "$work/unpacked" -path '*.dist-info/*' '(' -name 'LICENSE*' -o -name 'NOTICE*' ')' -exec mv -t "$work/ready/doc" {} +
   mv -T "$work/ready" "$kPrefix" 2>/dev/null || [[ -e $kPrefix/lib/libparquet.so ]]
 }
 

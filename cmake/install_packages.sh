@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
-# install_packages.sh: installs what is missing on a Debian machine; called by kozero.sh.
+# install_packages.sh: installs what is missing on a Debian or Ubuntu machine; called by kozero.sh.
 #   install_packages.sh tools                        compiler, CMake, Ninja, pkg-config
 #   install_packages.sh gnuplot                      what `kozero plot` and `report` draw with
 #   install_packages.sh cluster                      what tests/cluster makes hosts with, in a container too
 #   install_packages.sh slurm                        what tests/slurm starts a cluster with
 #   install_packages.sh missing missing.txt PRESET   what CMake did not find (see cmake/Dependencies.cmake), Kokkos too
 # It says first what it is about to install. With KOZERO_NO_INSTALL=1, or without the right to install, it names the
-# packages and the Spack way instead, and fails.
+# packages and the Spack way instead, and fails. So it does on Fedora, RHEL and their kin, by the names that packages have
+# there. KOZERO_OS_RELEASE=FILE stands for /etc/os-release, for tests.
 set -euo pipefail
 
 readonly kHere=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -19,6 +20,35 @@ readonly kBackports=/etc/apt/sources.list.d/kozero-backports
 say() { echo "kozero: $*" >&2; }
 die() { say "$*"; exit 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
+
+# ---- the system -------------------------------------------------------------------------------------------------------
+
+# Debian's name, Fedora's; a name that is not here is the same on both. RHEL has these in EPEL and CRB, as far as it has them.
+readonly kFedoraNames='
+  g++ gcc-c++                            pkg-config pkgconf-pkg-config       python3-venv python3
+  mpich mpich                            libmpich-dev mpich-devel            libhdf5-mpich-dev hdf5-mpich-devel
+  hdf5-tools hdf5                        libdnnl-dev onednn-devel            libtomlplusplus-dev tomlplusplus-devel
+  nlohmann-json3-dev json-devel          libcli11-dev cli11-devel            libfmt-dev fmt-devel
+  libpcre2-dev pcre2-devel               libxxhash-dev xxhash-devel          libsentencepiece-dev sentencepiece-devel
+  libutf8proc-dev utf8proc-devel         zlib1g-dev zlib-devel               libzstd-dev libzstd-devel
+  catch2 catch-devel                     libnccl-dev libnccl-devel           gnuplot-nox gnuplot
+  iproute2 iproute                       procps procps-ng                    slurm-wlm slurm-slurmctld'
+
+# os_release KEY: the value of KEY, without quotes.
+os_release() { sed -nE "s/^$1=[\"']?([^\"']*)[\"']?$/\1/p" "${KOZERO_OS_RELEASE:-/etc/os-release}" 2>/dev/null || true; }
+
+is_fedora() { [[ " $(os_release ID) $(os_release ID_LIKE) " =~ \ (fedora|rhel|centos)\  ]]; }
+uses_apt() { ! is_fedora && have apt-get; }
+
+# native_names PACKAGE...: names of this system, given Debian's.
+native_names() {
+  local name
+  is_fedora || { echo "$*"; return; }
+  for name in "$@"; do
+    awk -v name="$name" '{ for (i = 1; i < NF; i += 2) if ($i == name) found = $(i + 1) }
+                         END { print found ? found : name }' <<<"$kFedoraNames"
+  done | awk '!seen[$0]++' | paste -s -d ' '
+}
 
 # ---- what is missing --------------------------------------------------------------------------------------------------
 
@@ -36,16 +66,22 @@ missing_kokkos_tools() {
   have patch || echo patch
 }
 
-# Every Debian package that the CMake files name and dpkg does not have: what to ask for where CMake cannot be asked yet.
-missing_libraries_by_dpkg() {
+is_installed() {
+  if is_fedora; then rpm -q "$(native_names "$1")" >/dev/null 2>&1; else
+    dpkg-query -W -f '${db:Status-Status}\n' "$1" 2>/dev/null | grep -qx installed
+  fi
+}
+
+# Every package that the CMake files name and that is not installed: what to ask for where CMake cannot be asked yet.
+missing_libraries() {
   local package
   local named='s/^[^#]*DEBIAN "?([a-z0-9 -]*[a-z0-9])"? SPACK.*/\1/p'
   for package in $(sed -nE "$named" "$kHere"/{Dependencies,MessagePassing,Hdf5,OneDnn}.cmake); do
-    dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed || echo "$package"
+    is_installed "$package" || echo "$package"
   done
 }
 
-# ---- Debian -----------------------------------------------------------------------------------------------------------
+# ---- Debian and Ubuntu ------------------------------------------------------------------------------------------------
 
 may_install() { [[ $(id -u) == 0 ]] || { have sudo && { sudo -n true 2>/dev/null || [[ -t 0 ]]; }; }; }
 
@@ -67,9 +103,19 @@ update_lists() { apt_get update || say "apt-get update failed; going on with the
 
 # refuse PACKAGE...: where nothing may be installed, says what to ask for.
 refuse() {
-  say "missing: $*"
-  say "on Debian, as root: apt-get install $*"
-  [[ " $* " != *' catch2 '* ]] || say "  (catch2 must be 3.4 or newer: on Debian 12 it is in bookworm-backports)"
+  local names
+  names=$(native_names "$@")
+  say "missing: $names"
+  if is_fedora; then
+    say "on $(os_release NAME), as root: dnf install $names"
+    [[ $(os_release ID) == fedora ]] ||
+      say "  (many are in EPEL and CRB: dnf install epel-release && dnf config-manager --set-enabled crb; GCC must be 12 or newer)"
+    [[ " $names " != *' mpich-devel '* ]] || say "  (then, in each shell: module load mpi/mpich-x86_64)"
+  else
+    say "on $([[ $(os_release ID) == ubuntu ]] && echo Ubuntu || echo Debian), as root: apt-get install $names"
+    [[ " $* " != *' catch2 '* ]] ||
+      say "  (catch2 must be 3.4 or newer: on Debian 12 it is in bookworm-backports; Ubuntu has it from 24.04 on)"
+  fi
   say "$kSpackWay"
   exit 1
 }
@@ -116,7 +162,7 @@ make_catch2_reachable() {
 apt_install() {
   local packages=("$@") index version
   (($# > 0)) || return 0
-  have apt-get || { say "this is not Debian (no apt-get)"; refuse "$@"; }
+  uses_apt || { say "packages are installed on Debian and Ubuntu only (apt-get)"; refuse "$@"; }
   [[ -z ${KOZERO_NO_INSTALL:-} ]] && may_install || refuse "$@"
   have ccache || packages+=(ccache)
   say "installing with apt-get: ${packages[*]}"
@@ -137,8 +183,8 @@ install_tools() {
   local tools
   mapfile -t tools < <(missing_tools)
   ((${#tools[@]} > 0)) || return 0
-  if [[ -n ${KOZERO_NO_INSTALL:-} ]] || ! may_install || ! have apt-get; then
-    mapfile -t -O "${#tools[@]}" tools < <(missing_kokkos_tools; missing_libraries_by_dpkg)
+  if [[ -n ${KOZERO_NO_INSTALL:-} ]] || ! may_install || ! uses_apt; then
+    mapfile -t -O "${#tools[@]}" tools < <(missing_kokkos_tools; missing_libraries)
   fi
   apt_install "${tools[@]}"
 }
@@ -148,7 +194,7 @@ install_style_checkers() {
   local packages=()
   have clang-format-14 || packages+=(clang-format-14)
   have clang-tidy-14 || packages+=(clang-tidy-14)
-  ((${#packages[@]} > 0)) && [[ -z ${KOZERO_NO_INSTALL:-} ]] && may_install && have apt-get || return 0
+  ((${#packages[@]} > 0)) && [[ -z ${KOZERO_NO_INSTALL:-} ]] && may_install && uses_apt || return 0
   apt-cache show "${packages[@]}" >/dev/null 2>&1 || update_lists
   apt-cache show "${packages[@]}" >/dev/null 2>&1 || return 0
   apt_install "${packages[@]}"

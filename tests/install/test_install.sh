@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-FileCopyrightText: The KoZeRO authors
 # SPDX-License-Identifier: Apache-2.0
-# test_install.sh BUILD MPIEXEC...: installs the build and moves the installed tree. There it trains the quick start,
-# and builds and runs the example, which must train, save a checkpoint that the program reads, and refuse a bad or
+# test_install.sh BUILD MPIEXEC...: installs the build and moves the installed tree. There it trains the quick start
+# and, on two ranks, a small deck, and builds and runs the example, which must train, save a checkpoint that the program reads, and refuse a bad or
 # missing deck.
 set -euo pipefail
 
@@ -23,6 +23,14 @@ cd "$work"
 "$prefix/bin/kozero" train "$prefix/share/kozero/inputs/quickstart.toml" run.steps=1 run.dir=quickstart >out 2>&1 &&
   grep -q '^step 1/1 ' out || { cat out; fail "the quick start of the installed tree"; }
 deck=$prefix/share/kozero/inputs/demos/synthetic.toml
+"${mpiexec[@]}" -n 2 "$prefix/bin/kozero" train "$deck" run.steps=20 log.every=1 run.dir=two_ranks >out 2>&1 &&
+  awk '/^step / {last = $4; if (first == "") first = $4; ++count} END {exit !(count == 20 && last < first)}' out ||
+  { cat out; fail "20 steps of the moved program on two ranks"; }
+if command -v readelf >/dev/null; then
+  ! readelf -d "$prefix/bin/kozero" | grep -E 'R(UN)?PATH' | grep -F -e "$build" -e "${XDG_CACHE_HOME:-$HOME/.cache}" ||
+    fail "the program searches libraries in a folder of its builder"
+fi
+grep -q 'prepend-path PATH' "$prefix"/share/modulefiles/kozero/* || fail "the modulefile"
 
 cmake -S "$prefix/share/kozero/example" -B example -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$prefix" >configure.log ||
   { cat configure.log; fail "configuring the example"; }

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: The KoZeRO authors
+# SPDX-License-Identifier: Apache-2.0
+# test_packages.sh SOURCE: a dry run of cmake/install_packages.sh with the /etc/os-release of other systems: the names of
+# packages that it prints. Each package that the CMake files name must have a name on Fedora.
+set -euo pipefail
+
+source=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { echo "test_packages: $*" >&2; cat "$work/out" >&2; exit 1; }
+
+# printed SYSTEM MISSING...: what is printed for Debian's packages MISSING.
+printed() {
+  printf 'Part|%s|part\n' "${@:2}" >"$work/missing.txt"
+  ! KOZERO_NO_INSTALL=1 KOZERO_OS_RELEASE=$work/$1 "$source/cmake/install_packages.sh" missing "$work/missing.txt" release \
+    >"$work/out" 2>&1 || fail "$1: a dry run must fail"
+}
+has() { grep -qxF "kozero: $1" "$work/out" || fail "$system: no line '$1'"; }
+has_no() { ! grep -qE "$1" "$work/out" || fail "$system: a line with '$1'"; }
+
+printf 'ID=debian\nNAME="Debian GNU/Linux"\nVERSION_ID="12"\n' >"$work/debian"
+printf 'NAME="Ubuntu"\nID=ubuntu\nID_LIKE=debian\nVERSION_ID="24.04"\n' >"$work/ubuntu"
+printf 'NAME="Fedora Linux"\nID=fedora\nVERSION_ID=42\n' >"$work/fedora"
+printf 'NAME="Red Hat Enterprise Linux"\nID="rhel"\nID_LIKE="fedora"\nVERSION_ID="9.6"\n' >"$work/rhel"
+printf 'NAME="Rocky Linux"\nID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.6"\n' >"$work/rocky"
+
+some=('mpich libmpich-dev' libhdf5-mpich-dev nlohmann-json3-dev zlib1g-dev catch2)
+for system in debian ubuntu; do
+  printed $system "${some[@]}"
+  name=Debian
+  [[ $system == debian ]] || name=Ubuntu
+  has "on $name, as root: apt-get install ${some[*]}"
+  has_no 'dnf|EPEL'
+done
+for system in fedora rhel rocky; do
+  printed $system "${some[@]}"
+  name=$(sed -n 's/^NAME="\(.*\)"$/\1/p' "$work/$system")
+  has "on $name, as root: dnf install mpich mpich-devel hdf5-mpich-devel json-devel zlib-devel catch-devel"
+  has "  (then, in each shell: module load mpi/mpich-x86_64)"
+  has_no 'apt-get install|backports'
+  if [[ $system == fedora ]]; then has_no EPEL; else grep -q 'EPEL and CRB' "$work/out" || fail "$system: nothing about EPEL"; fi
+done
+
+# All that the CMake files name, and the tools.
+system=fedora
+mapfile -t all < <(sed -nE 's/^[^#]*DEBIAN "?([a-z0-9 -]*[a-z0-9])"? SPACK.*/\1/p' "$source"/cmake/*.cmake | tr ' ' '\n' | sort -u)
+((${#all[@]} > 12)) || fail "the CMake files name only ${all[*]}"
+printed fedora "${all[@]}"
+has_no 'dnf install.*(-dev( |$)|[a-z]-[a-z]+3-dev)'
+for package in "${all[@]}"; do
+  [[ $package != *-dev && $package != catch2 ]] || has_no "dnf install.* $package( |\$)"
+done
+! KOZERO_NO_INSTALL=1 KOZERO_OS_RELEASE=$work/fedora CXX=no-such-compiler "$source/cmake/install_packages.sh" tools >"$work/out" 2>&1 ||
+  fail "a dry run without a compiler must fail"
+grep -qE 'dnf install gcc-c\+\+ .*mpich-devel' "$work/out" || fail "tools: no gcc-c++"
