@@ -11,20 +11,20 @@ TEST_CASE("a name that is no key or section is refused with what there is and th
        R"( overlap, bucket_mib, prefetch_units, shard_group, offload_optimizer, offload_parameters, offload_dir, offload_mib; did you mean stage?)"},
       {"optm.lr = 1",
        {},
-       R"(x.toml:8: [optm]: no such section; accepted are run, model, data, train, optim, zero, comm,)"
+       R"(x.toml:8: [optm]: no such section; accepted are run, model, model.lora, data, train, optim, zero, comm,)"
        R"( checkpoint, log; did you mean optim?)"},
       {"[optm]",
        {},
-       R"(x.toml:8: [optm]: no such section; accepted are run, model, data, train, optim, zero, comm,)"
+       R"(x.toml:8: [optm]: no such section; accepted are run, model, model.lora, data, train, optim, zero, comm,)"
        R"( checkpoint, log; did you mean optim?)"},
       {"[sample]",
        {},
-       R"(x.toml:8: [sample]: no such section; accepted are run, model, data, train, optim, zero, comm,)"
+       R"(x.toml:8: [sample]: no such section; accepted are run, model, model.lora, data, train, optim, zero, comm,)"
        R"( checkpoint, log)"},
       {"stage = 2", {}, R"(x.toml:8: stage = 2: no such key; did you mean zero.stage?)"},
       {"speed = 2",
        {},
-       R"(x.toml:8: speed = 2: no such key; keys belong to a section, accepted are run, model, data,)"
+       R"(x.toml:8: speed = 2: no such key; keys belong to a section, accepted are run, model, model.lora, data,)"
        R"( train, optim, zero, comm, checkpoint, log)"},
       {"[[zero]]\nstage = 1",
        {},
@@ -42,14 +42,14 @@ TEST_CASE("a name that is no key or section is refused with what there is and th
       {"", {"stage=2"}, R"(command line: stage = 2: no such key; did you mean zero.stage?)"},
       {"",
        {"optm.lr=2"},
-       R"(command line: [optm]: no such section; accepted are run, model, data, train, optim, zero, comm,)"
+       R"(command line: [optm]: no such section; accepted are run, model, model.lora, data, train, optim, zero, comm,)"
        R"( checkpoint, log; did you mean optim?)"},
       {"", {"zero.stage"}, R"(command line: zero.stage: overrides are written section.key=value)"},
       {"", {"run=5"}, R"(command line: run = 5: a section, not a key; accepted is [run] with keys below it)"},
       {"", {"data.text=\xff"}, R"(command line: data.text: the value is neither TOML nor UTF-8 text)"},
       {"",
        {"generate.temperature=1"},
-       R"(command line: [generate]: no such section; accepted are run, model, data, train, optim, zero,)"
+       R"(command line: [generate]: no such section; accepted are run, model, model.lora, data, train, optim, zero,)"
        R"( comm, checkpoint, log)"},
   });
 }
@@ -201,7 +201,7 @@ TEST_CASE("words of other programs are answered with ours") {
        {"checkpoint.resume=true"},
        R"(command line: checkpoint.resume = true: accepted: none | auto | path of a checkpoint, a run or a weights)"
        R"( file; did you mean auto?)"},
-      {"", {"lora.rank=8"}, R"(command line: [lora]: no such section: KoZeRO has no LoRA, it trains all weights)"},
+      {"", {"lora.rank=8"}, R"(command line: [lora]: no such section; did you mean [model.lora]?)"},
   });
 }
 
