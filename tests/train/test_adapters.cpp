@@ -229,10 +229,12 @@ TEST_CASE("a quantized base: each block is within its bound, norms and biases ar
 TEST_CASE(
     "the base's identity is that of its values: the same beside any adapters, on any ranks, in any stage and type") {
   std::optional<std::string> first;
+  model::Config config = tests::tiny_llama();
+  config.tie_embeddings = true;  // so that the embedding has a buffer of its own
   for (const BaseType base : {BaseType::as_weights, BaseType::nf4}) {
     for (const int num_ranks : tests::group_sizes()) {
       const model::Lora lora{.rank = num_ranks, .targets = {num_ranks == 3 ? "q_proj" : model::kAllLinear}};
-      TinyRun run = run_of(tests::tiny_llama(), lora, num_ranks % 2 == 0 ? Precision::f32 : Precision::bf16, base);
+      TinyRun run = run_of(config, lora, num_ranks % 2 == 0 ? Precision::f32 : Precision::bf16, base);
       run.stage = num_ranks % 4;
       tests::on_first_ranks(num_ranks, "mpi", [&](distributed::Communicator& comm) {
         MemoryLedger ledger;
@@ -240,7 +242,12 @@ TEST_CASE(
         const std::string identity = train::initialize_base(3, training.engine());
         if (!first) first = identity;
         CHECK(identity == *first);
+        MemoryLedger of_other;
+        TinyTraining other(run, comm, of_other);
+        base_of(training);
         CHECK(train::initialize_base(4, training.engine()) != *first);
+        train::initialize_base(4, other.engine());
+        CHECK((base_of(training) == base_of(other)));  // no copy of the base before is left
       });
     }
   }
