@@ -22,6 +22,7 @@
 #include "io/posix/system_resources.hpp"
 #include "io/run/run_folder.hpp"
 #include "kernels/matmul/matmul.hpp"
+#include "src/run/rank_placement.hpp"
 #include "src/run/saving.hpp"
 
 namespace kozero::run {
@@ -199,10 +200,7 @@ std::vector<std::string> check_before_data(Session& session, std::int64_t vocab)
                     "mpiexec -n {0} to use them",
                     tasks));
   }
-  const auto crowded = distributed::gather_text(comm, session.runtime().crowding());
-  const auto first =
-      std::find_if(crowded.begin(), crowded.end(), [](const std::string& text) { return !text.empty(); });
-  if (first != crowded.end()) notes.push_back(fmt::format("note         rank {}: {}", first - crowded.begin(), *first));
+  for (const auto& note : notes_on_shared_cores(session.placements())) notes.push_back("note         " + note);
   return notes;
 }
 

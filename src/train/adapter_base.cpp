@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// adapter_base.cpp: pieces of the base of adapters, and the sum of their hashes over ranks.
+// adapter_base.cpp: fills the base of adapters in parts of bounded size, and adds their hashes over the ranks.
 #include <algorithm>
 #include <cmath>
 

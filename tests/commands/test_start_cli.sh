@@ -90,9 +90,16 @@ places() {
     on 2 train "$inputs/quickstart.toml" 'data.text=["text"]' run.dir=text/a.txt/run
   lines 1 'error'
   expect 4 'run.dir = "/proc/run": /proc: cannot make a file there' train_here run.dir=/proc/run
-  expect 0 '^note         rank 0: 2 ranks with 64 threads each share [0-9]+ cores? .*give run.threads = [0-9]+' \
+  expect 0 '^note         ranks 0-1 on host .*: 128 threads share [0-9]+ cores? .*give run.threads = [0-9]+' \
     env OMP_NUM_THREADS=64 $mpiexec -n 2 "$kozero" train "$inputs/demos/linear_demo.toml" run.dir=run run.steps=1
   expect 0 '^a.txt$' ls -A text
+  local step=("$kozero" train "$inputs/demos/linear_demo.toml" run.dir=placed run.steps=1 run.threads=1)
+  expect 0 '^placement    1 thread (bound to|on) CPUs? .*communicator self' env -u OMP_PROC_BIND "${step[@]}"
+  expect 0 '^placement    2 ranks on 1 host, communicator ' env -u OMP_PROC_BIND $mpiexec -n 2 "${step[@]}"
+  lines 2 '^  rank [01]     [^ ]*: 1 thread (bound to|on) CPUs? [0-9]'
+  expect 0 '"rank":1,.*"threads":1,"cpus":"[0-9]' cat placed-2/ranks.json
+  expect 0 '^  rank 1     .*: 1 thread on CPUs? [-0-9,]+, not bound: run.bind = "none"' \
+    env -u OMP_PROC_BIND $mpiexec -n 2 "${step[@]}" run.bind=none
 }
 
 # Ranks that see different files under one name: all use rank 0's choice, or all refuse. No rank waits, and files are
