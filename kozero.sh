@@ -153,7 +153,8 @@ binary_of() {
   echo "$kRoot/build/$1/$name"
 }
 
-under_a_launcher() { [[ -n ${PMI_RANK:-}${PMIX_RANK:-}${SLURM_PROCID:-}${OMPI_COMM_WORLD_RANK:-} ]]; }
+# A job script of Slurm has SLURM_PROCID too, but no step.
+under_a_launcher() { [[ -n ${PMI_RANK:-}${PMIX_RANK:-}${SLURM_STEP_ID:+${SLURM_PROCID:-}}${OMPI_COMM_WORLD_RANK:-} ]]; }
 
 run_tests() {
   local preset=$1 build=$kRoot/build/$1 start=$SECONDS status=0
@@ -212,22 +213,11 @@ read_launcher() {
   if [[ -t 1 ]]; then export KOZERO_TERMINAL=${COLUMNS:-$(tput cols 2>/dev/null || echo 80)}; fi  # mpiexec makes it a pipe
 }
 
-# share_cores RANKS: each rank gets an equal share of this machine's cores, and stays on it while there is one.
-share_cores() {
-  local ranks=$1 cores
-  cores=$(nproc)
-  export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores > ranks ? cores / ranks : 1))}
-  if [[ ${mpiexec[0]} == *mpich* ]] && ((ranks * OMP_NUM_THREADS <= cores)); then
-    mpiexec+=(-bind-to "hwthread:$OMP_NUM_THREADS")
-  fi
-}
-
 # run_ranks PRESET RANKS COMMAND...
 run_ranks() {
   local preset=$1 ranks=$2 mpiexec
   shift 2
   read_launcher "$preset"
-  share_cores "$ranks"
   mpiexec+=(-n "$ranks" "$(binary_of "$preset")")
   if [[ $1 == train ]]; then train_under "${mpiexec[@]}" "$@"; fi
   exec "${mpiexec[@]}" "$@"
@@ -247,7 +237,6 @@ run_with_restarts() {
   told=$("$(binary_of "$preset")" ranks restarts "$@" checkpoint.resume=auto) || exit $?
   ranks=${ranks:-$(head -n 1 <<<"$told")}
   read_launcher "$preset"
-  [[ -n $file ]] || share_cores "$ranks"
   source "$kRoot/src/program/restarts.sh"
   supervise "$restarts" "$file" "$ranks" "$(tail -n 1 <<<"$told")" "$(binary_of "$preset")" train "$@" checkpoint.resume=auto
 }

@@ -119,6 +119,12 @@ std::vector<CpuSet> cores_of(const CpuSet& cpus, const std::string& devices) {
   return cores;
 }
 
+std::vector<int> core_numbers(const CpuSet& cpus, const std::string& devices) {
+  std::set<int> numbers;
+  for (const int cpu : cpus) numbers.insert(first_sibling(cpu, devices));
+  return {numbers.begin(), numbers.end()};
+}
+
 std::vector<int> numa_domains_of(const CpuSet& cpus, const std::string& devices) {
   std::set<int> domains;
   for (const int cpu : cpus) domains.insert(numa_domain_of(cpu, devices));

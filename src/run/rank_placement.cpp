@@ -21,12 +21,14 @@ using RankNumbers = std::vector<int>;
 std::string json_of(const train::Runtime& runtime) {
   const io::RankProcess process = io::this_process();
   const CpuSet& cpus = runtime.cpus();
-  CpuSet cores;
-  for (const auto& core : cores_of(cpus)) cores.push_back(core.front());
-  std::sort(cores.begin(), cores.end());
-  return Json{{"host", process.host},    {"pid", process.pid},         {"threads", runtime.threads()},
-              {"cpus", as_ranges(cpus)}, {"cores", as_ranges(cores)},  {"numa", as_ranges(numa_domains_of(cpus))},
-              {"gpu", device_name()},    {"text", runtime.placement()}}
+  return Json{{"host", process.host},
+              {"pid", process.pid},
+              {"threads", runtime.threads()},
+              {"cpus", as_ranges(cpus)},
+              {"cores", as_ranges(core_numbers(cpus))},
+              {"numa", as_ranges(numa_domains_of(cpus))},
+              {"gpu", device_name()},
+              {"text", runtime.placement()}}
       .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -51,62 +53,75 @@ std::vector<RankNumbers> by_host(const std::vector<RankPlacement>& ranks) {
   return hosts;
 }
 
-bool overlap(const std::set<int>& cores, const CpuSet& others) {
-  return std::any_of(others.begin(), others.end(), [&](int core) { return cores.count(core) != 0; });
+const RankPlacement& placement(const std::vector<RankPlacement>& ranks, int rank) {
+  return ranks[static_cast<std::size_t>(rank)];
 }
 
-/// Ranks of one host, and the cores that they may use.
+/// Ranks of one host, and cores that they may use.
 struct Sharers {
   RankNumbers ranks;
   std::set<int> cores;
-
-  void take(Sharers&& other) {
-    ranks.insert(ranks.end(), other.ranks.begin(), other.ranks.end());
-    std::sort(ranks.begin(), ranks.end());
-    cores.merge(other.cores);
-  }
 };
 
 /// The ranks of a host in groups that have no core in common.
-std::vector<Sharers> sharers_among(const RankNumbers& host, const std::vector<RankPlacement>& ranks) {
+std::vector<Sharers> groups_of(const RankNumbers& host, const std::vector<RankPlacement>& ranks) {
   std::vector<Sharers> groups;
   for (const int rank : host) {
-    const CpuSet& cores = ranks[static_cast<std::size_t>(rank)].cores;
+    const auto& cores = placement(ranks, rank).cores;
     Sharers group{{rank}, {cores.begin(), cores.end()}};
-    for (auto other = groups.begin(); other != groups.end();) {
-      if (!overlap(other->cores, cores)) {
-        ++other;
-        continue;
+    std::erase_if(groups, [&](const Sharers& other) {
+      const bool overlaps = std::ranges::any_of(cores, [&](int core) { return other.cores.contains(core); });
+      if (overlaps) {
+        group.ranks.insert(group.ranks.end(), other.ranks.begin(), other.ranks.end());
+        group.cores.insert(other.cores.begin(), other.cores.end());
       }
-      group.take(std::move(*other));
-      other = groups.erase(other);
-    }
+      return overlaps;
+    });
+    std::ranges::sort(group.ranks);
     groups.push_back(std::move(group));
   }
   return groups;
 }
 
-std::string note_on(const Sharers& sharers, const std::vector<RankPlacement>& ranks) {
+std::int64_t threads_of(const RankNumbers& some, const std::vector<RankPlacement>& ranks) {
   std::int64_t threads = 0;
-  std::int64_t most = 0;
-  for (const int rank : sharers.ranks) {
-    const auto& placement = ranks[static_cast<std::size_t>(rank)];
-    if (!placement.gpu.empty()) return "";
-    threads += placement.threads;
-    most = std::max(most, placement.threads);
+  for (const int rank : some) threads += placement(ranks, rank).threads;
+  return threads;
+}
+
+/// The smallest set of cores with fewer cores than threads confined to it, and the ranks of these threads; no ranks if
+/// there is none. The sets are those of the ranks and the whole group's.
+Sharers crowded_part(const Sharers& group, const std::vector<RankPlacement>& ranks) {
+  std::vector<std::set<int>> sets = {group.cores};
+  for (const int rank : group.ranks) {
+    const auto& cores = placement(ranks, rank).cores;
+    sets.emplace_back(cores.begin(), cores.end());
   }
-  const auto cores = std::ssize(sharers.cores);
-  if (cores == 0 || threads <= cores) return "";
-  const std::int64_t fewest = std::max<std::int64_t>(1, cores / std::ssize(sharers.ranks));
-  const std::string fewer_ranks = sharers.ranks.size() == 1 ? "" : "start fewer ranks, ";
-  const std::string fewer_threads = most > fewest ? fmt::format("give run.threads = {}, ", fewest) : "";
+  std::ranges::stable_sort(sets, {}, [](const auto& cores) { return cores.size(); });
+  for (const auto& cores : sets) {
+    Sharers inside{{}, cores};
+    for (const int rank : group.ranks) {
+      if (std::ranges::includes(cores, placement(ranks, rank).cores)) inside.ranks.push_back(rank);
+    }
+    if (!cores.empty() && threads_of(inside.ranks, ranks) > std::ssize(cores)) return inside;
+  }
+  return {};
+}
+
+std::string note_on(const Sharers& crowded, const std::vector<RankPlacement>& ranks) {
+  const auto cores = std::ssize(crowded.cores);
+  const std::int64_t fewest = std::max<std::int64_t>(1, cores / std::ssize(crowded.ranks));
+  const bool has_more =
+      std::ranges::any_of(crowded.ranks, [&](int rank) { return placement(ranks, rank).threads > fewest; });
+  const std::string fewer_ranks = crowded.ranks.size() == 1 ? "" : "start fewer ranks, ";
+  const std::string fewer_threads = has_more ? fmt::format("give run.threads = {}, ", fewest) : "";
+  const std::string numbers = as_ranges({crowded.cores.begin(), crowded.cores.end()});
   return fmt::format(
-      "{} on host {}: {} threads share {} ({}) and wait for each other: {}{}or let them have more cores "
-      "(srun --cpus-per-task, mpiexec -bind-to)",
-      named(sharers.ranks), ranks[static_cast<std::size_t>(sharers.ranks[0])].host, threads,
-      cores == 1 ? "1 core" : fmt::format("{} cores", cores),
-      (cores == 1 ? "CPU " : "CPUs ") + as_ranges({sharers.cores.begin(), sharers.cores.end()}), fewer_ranks,
-      fewer_threads);
+      "{} on host {}: {} threads share {} and wait for each other: {}{}or allow more cores (srun --cpus-per-task, "
+      "mpiexec "
+      "-bind-to)",
+      named(crowded.ranks), placement(ranks, crowded.ranks[0]).host, threads_of(crowded.ranks, ranks),
+      cores == 1 ? "core " + numbers : fmt::format("{} cores ({})", cores, numbers), fewer_ranks, fewer_threads);
 }
 
 }  // namespace
@@ -126,9 +141,9 @@ std::vector<std::string> placement_lines(const std::vector<RankPlacement>& ranks
   std::map<std::vector<std::string>, RankNumbers> listed;  // a host's texts to its ranks
   for (const auto& host : hosts) {
     std::vector<std::string> texts;
-    for (const int rank : host) texts.push_back(ranks[static_cast<std::size_t>(rank)].text);
+    for (const int rank : host) texts.push_back(placement(ranks, rank).text);
     const auto [like, is_new] = listed.try_emplace(texts, host);
-    const std::string& name = ranks[static_cast<std::size_t>(host[0])].host;
+    const std::string& name = placement(ranks, host[0]).host;
     if (!is_new) {
       lines.push_back(fmt::format("  {:<11}{}: as {}", named(host), name, named(like->second)));
       continue;
@@ -148,8 +163,10 @@ std::vector<std::string> placement_lines(const std::vector<RankPlacement>& ranks
 std::vector<std::string> notes_on_shared_cores(const std::vector<RankPlacement>& ranks) {
   std::vector<std::string> notes;
   for (const auto& host : by_host(ranks)) {
-    for (const auto& sharers : sharers_among(host, ranks)) {
-      if (std::string note = note_on(sharers, ranks); !note.empty()) notes.push_back(std::move(note));
+    for (const auto& group : groups_of(host, ranks)) {
+      const Sharers crowded = crowded_part(group, ranks);
+      if (crowded.ranks.empty() || !placement(ranks, crowded.ranks[0]).gpu.empty()) continue;
+      notes.push_back(note_on(crowded, ranks));
     }
   }
   return notes;

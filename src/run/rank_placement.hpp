@@ -11,7 +11,7 @@
 
 namespace kozero::run {
 
-/// Of all ranks, in rank order. Collective.
+/// The placements of all ranks, in rank order. Collective.
 std::vector<RankPlacement> placements_of(const train::Runtime& runtime, distributed::Communicator& comm);
 
 /// The banner's lines. One rank:
@@ -25,8 +25,8 @@ std::vector<RankPlacement> placements_of(const train::Runtime& runtime, distribu
 inline constexpr int kMostPlacementLines = 32;
 std::vector<std::string> placement_lines(const std::vector<RankPlacement>& ranks, const std::string& communicator);
 
-/// For each group of ranks of a host whose CPUs overlap and which have more threads than these CPUs have cores: who
-/// shares what, and advice. None for ranks with GPUs.
+/// For each host, and there for each group of ranks whose cores overlap: the smallest set of cores that has fewer cores
+/// than the ranks confined to it have threads, with these ranks and advice. None for ranks with GPUs.
 std::vector<std::string> notes_on_shared_cores(const std::vector<RankPlacement>& ranks);
 
 }  // namespace kozero::run

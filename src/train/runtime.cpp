@@ -1,12 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // runtime.cpp: the rank's share of cores, the start of Kokkos, and the tuning file agreed on by all ranks.
-#include <sched.h>
 #include <algorithm>
 #include <atomic>
 #include <cctype>
 #include <cstdlib>
-#include <filesystem>
 
 #if defined(__SSE__)
 #include <xmmintrin.h>
@@ -46,13 +44,14 @@ std::string threads_text(int threads) { return std::to_string(threads) + (thread
 
 /// Why threads are not bound here; "" if they are to be bound.
 std::string reason_against_binding(const Surroundings& given, const Cores& share, int threads) {
-  if (given.bind == Bind::none) return "not bound: run.bind = \"none\"";
   std::string bind = given.proc_bind;
   std::transform(bind.begin(), bind.end(), bind.begin(), [](unsigned char letter) { return std::tolower(letter); });
   if (bind == "false") return "not bound: OMP_PROC_BIND=" + given.proc_bind;
+  if (given.bind == Bind::none && bind.empty()) return "not bound: run.bind = \"none\"";
   if (static_cast<std::size_t>(given.sharers) > given.cores.size()) return "not bound: there are more ranks than cores";
   if (static_cast<std::size_t>(threads) > share.size()) return "not bound: there are more threads than cores";
-  if (!bind.empty() && given.sharers == 1) return "bound by OMP_PROC_BIND=" + given.proc_bind;
+  if (!bind.empty() && (given.sharers == 1 || given.bind == Bind::none))
+    return "bound by OMP_PROC_BIND=" + given.proc_bind;
   return "";
 }
 
@@ -152,6 +151,7 @@ void Runtime::bind_threads() {
   });
   if (!bound) placement_.text += " (refused by the system)";
 }
+
 io::TuningFile tuning_of_this_device() {
   const std::string gpu = device_name();  // the address follows the name
   return {kHostIsDevice ? cpu_name() : gpu.substr(0, gpu.rfind(" at ")),

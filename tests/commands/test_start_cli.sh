@@ -90,9 +90,13 @@ places() {
     on 2 train "$inputs/quickstart.toml" 'data.text=["text"]' run.dir=text/a.txt/run
   lines 1 'error'
   expect 4 'run.dir = "/proc/run": /proc: cannot make a file there' train_here run.dir=/proc/run
-  expect 0 '^note         ranks 0-1 on host .*: 128 threads share [0-9]+ cores? .*give run.threads = [0-9]+' \
+  expect 0 '^note         ranks 0-1 on host .*: 128 threads share .*cores?.*give run.threads = [0-9]+' \
     env OMP_NUM_THREADS=64 $mpiexec -n 2 "$kozero" train "$inputs/demos/linear_demo.toml" run.dir=run run.steps=1
   expect 0 '^a.txt$' ls -A text
+}
+
+# run.bind: the banner, ranks.json and the system agree on where the threads of each rank run.
+placement() {
   local step=("$kozero" train "$inputs/demos/linear_demo.toml" run.dir=placed run.steps=1 run.threads=1)
   expect 0 '^placement    1 thread (bound to|on) CPUs? .*communicator self' env -u OMP_PROC_BIND "${step[@]}"
   expect 0 '^placement    2 ranks on 1 host, communicator ' env -u OMP_PROC_BIND $mpiexec -n 2 "${step[@]}"
@@ -100,6 +104,19 @@ places() {
   expect 0 '"rank":1,.*"threads":1,"cpus":"[0-9]' cat placed-2/ranks.json
   expect 0 '^  rank 1     .*: 1 thread on CPUs? [-0-9,]+, not bound: run.bind = "none"' \
     env -u OMP_PROC_BIND $mpiexec -n 2 "${step[@]}" run.bind=none
+  # The system has each rank's first thread on the CPUs that ranks.json names.
+  local bind launcher pid cpus
+  for bind in auto none; do
+    env -u OMP_PROC_BIND $mpiexec -n 2 "${step[@]}" run.dir=$bind run.steps=1000000000 run.bind=$bind >run.txt 2>&1 </dev/null &
+    launcher=$!
+    for _ in $(seq 200); do [ -s $bind/metrics.jsonl ] && break; sleep 0.1; done
+    expect 0 '^2$' sh -c "grep -o '\"pid\":[0-9]*,' $bind/ranks.json | wc -l"
+    while read -r pid cpus; do
+      expect 0 "[[:space:]]$cpus\$" grep '^Cpus_allowed_list:' "/proc/$pid/status"
+    done <<<"$(grep -o '"pid":[0-9]*,"threads":1,"cpus":"[^"]*"' $bind/ranks.json | sed 's/.*"pid":\([0-9]*\),.*"cpus":"\(.*\)"/\1 \2/')"
+    kill -TERM $launcher
+    wait $launcher
+  done
 }
 
 # Ranks that see different files under one name: all use rank 0's choice, or all refuse. No rank waits, and files are

@@ -56,6 +56,8 @@ TEST_CASE("the CPUs of a core stay together, also if only some are allowed") {
       [](int cpu) { return cpu % 4 / 2 == 0 ? 10 : 2; });
   CHECK(cores_of({0, 1, 2, 3, 4, 5, 6, 7}, machine.folder()) == std::vector<CpuSet>{{2, 6}, {3, 7}, {0, 4}, {1, 5}});
   CHECK(cores_of({1, 2, 5}, machine.folder()) == std::vector<CpuSet>{{2}, {1, 5}});
+  CHECK(core_numbers({5}, machine.folder()) == core_numbers({1}, machine.folder()));
+  CHECK(core_numbers({3, 5, 6, 7}, machine.folder()) == std::vector<int>{1, 2, 3});
 }
 
 TEST_CASE("a system without NUMA domains, or that describes nothing, has one core per CPU") {

@@ -52,13 +52,12 @@ TEST_CASE("many different ranks end in a reference to ranks.json") {
 TEST_CASE("more threads than cores are noted, with who shares what") {
   CHECK(notes_on_shared_cores({rank_on("a", 2, {0, 1}), rank_on("a", 2, {2, 3}), rank_on("b", 2, {0, 1})}).empty());
   CHECK(notes_on_shared_cores({rank_on("a", 2, {0, 1, 2, 3}), rank_on("a", 2, {0, 1, 2, 3})}).empty());
-  CHECK(
-      notes_on_shared_cores({rank_on("a", 3, {0, 1, 2, 3}), rank_on("a", 3, {0, 1, 2, 3})}) ==
-      Texts{"ranks 0-1 on host a: 6 threads share 4 cores (CPUs 0-3) and wait for each other: start fewer ranks, give "
-            "run.threads = 2, or let them have more cores (srun --cpus-per-task, mpiexec -bind-to)"});
+  CHECK(notes_on_shared_cores({rank_on("a", 3, {0, 1, 2, 3}), rank_on("a", 3, {0, 1, 2, 3})}) ==
+        Texts{"ranks 0-1 on host a: 6 threads share 4 cores (0-3) and wait for each other: start fewer ranks, give "
+              "run.threads = 2, or let them have more cores (srun --cpus-per-task, mpiexec -bind-to)"});
   CHECK(notes_on_shared_cores({rank_on("a", 2, {0})}) ==
-        Texts{"rank 0 on host a: 2 threads share 1 core (CPU 0) and wait for each other: give run.threads = 1, or let "
-              "them have more cores (srun --cpus-per-task, mpiexec -bind-to)"});
+        Texts{"rank 0 on host a: 2 threads share core 0 and wait for each other: give run.threads = 1, or "
+              "allow more cores (srun --cpus-per-task, mpiexec -bind-to)"});
 }
 
 TEST_CASE("CPUs that a launcher gave to several ranks are noted for each host") {
@@ -66,7 +65,14 @@ TEST_CASE("CPUs that a launcher gave to several ranks are noted for each host") 
   const auto notes = notes_on_shared_cores({rank_on("a", 2, {0, 1}), rank_on("a", 2, {8, 9}), rank_on("a", 2, {1, 2}),
                                             rank_on("a", 2, {2, 3}), rank_on("b", 2, {0, 1}), rank_on("b", 2, {2, 3})});
   REQUIRE(notes.size() == 1);
-  CHECK(notes[0].starts_with("ranks 0,2-3 on host a: 6 threads share 4 cores (CPUs 0-3) and wait"));
+  CHECK(notes[0].starts_with("ranks 0,2-3 on host a: 6 threads share 4 cores (0-3) and wait"));
+}
+
+TEST_CASE("ranks on one core are noted though a third may use more") {
+  const auto notes =
+      notes_on_shared_cores({rank_on("a", 1, {0}), rank_on("a", 1, {0, 1, 2, 3, 4, 5, 6, 7}), rank_on("a", 1, {0})});
+  REQUIRE(notes.size() == 1);
+  CHECK(notes[0].starts_with("ranks 0,2 on host a: 2 threads share core 0 and wait"));
 }
 
 TEST_CASE("ranks that compute on GPUs may share cores") {

@@ -50,7 +50,7 @@ TEST_CASE("hyperthreads count as one core, and fewer threads than cores may use 
   CHECK(two.text == "2 threads bound to CPUs 0-7");
 }
 
-TEST_CASE("nobody is bound who must share a core, or who asks for it") {
+TEST_CASE("threads that must share a core, or of runs that ask for it, are not bound") {
   const auto crowded = thread_placement({.cores = plain_cores(2), .asked_threads = 3});
   CHECK(crowded.threads == 3);
   CHECK_FALSE(crowded.binds);
@@ -73,10 +73,14 @@ TEST_CASE("nobody is bound who must share a core, or who asks for it") {
   CHECK(key.text == "1 thread on CPUs 0-1, not bound: run.bind = \"none\"");
 }
 
-TEST_CASE("OpenMP's own binding is kept inside a launcher's share, and overruled where it would pile ranks up") {
+TEST_CASE("OpenMP's own binding is kept inside a launcher's share, and overruled if it would bind ranks to one core") {
   const auto kept = thread_placement({.cores = plain_cores(2), .proc_bind = "close"});
   CHECK_FALSE(kept.binds);
   CHECK(kept.text == "2 threads on CPUs 0-1, bound by OMP_PROC_BIND=close");
+  const auto asked =
+      thread_placement({.cores = plain_cores(2), .sharers = 2, .proc_bind = "close", .bind = train::Bind::none});
+  CHECK_FALSE(asked.binds);
+  CHECK(asked.text == "1 thread on CPUs 0-1, bound by OMP_PROC_BIND=close");
   const auto overruled = thread_placement({.cores = plain_cores(2), .sharers = 2, .sharer = 1, .proc_bind = "true"});
   CHECK(overruled.cpus == CpuSet{1});
 }

@@ -27,6 +27,9 @@ inline constexpr const char* kSystemDevices = "/sys/devices/system";
 /// number their CPUs across the domains in turn.
 std::vector<CpuSet> cores_of(const CpuSet& cpus, const std::string& devices = kSystemDevices);
 
+/// The cores that these CPUs belong to, ascending, each by the number of its first CPU, allowed or not.
+std::vector<int> core_numbers(const CpuSet& cpus, const std::string& devices = kSystemDevices);
+
 /// The NUMA domains of these CPUs, ascending; empty if the system does not report them.
 std::vector<int> numa_domains_of(const CpuSet& cpus, const std::string& devices = kSystemDevices);
 

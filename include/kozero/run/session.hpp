@@ -24,8 +24,8 @@ namespace kozero::run {
 
 /// A process of a job and its placement.
 struct RankPlacement : io::RankProcess {
-  CpuSet cores;      ///< the first CPU of each core that its threads may use
-  std::string text;  ///< train::Runtime::placement()
+  std::vector<int> cores;  ///< that its threads may use (core_numbers)
+  std::string text;        ///< train::Runtime::placement()
 };
 
 class Session {

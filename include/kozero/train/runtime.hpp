@@ -54,7 +54,7 @@ class Runtime {
   Runtime(std::int64_t threads, const distributed::Environment& environment, Bind bind = Bind::share);
 
   [[nodiscard]] int threads() const { return placement_.threads; }
-  /// That this rank's threads may use.
+  /// The CPUs that this rank's threads may use.
   [[nodiscard]] const CpuSet& cpus() const { return placement_.cpus; }
   /// "2 threads bound to CPUs 0-1, NUMA domain 0", and the GPU.
   [[nodiscard]] const std::string& placement() const { return placement_.text; }
