@@ -54,7 +54,7 @@ TEST_CASE("more threads than cores are noted, with who shares what") {
   CHECK(notes_on_shared_cores({rank_on("a", 2, {0, 1, 2, 3}), rank_on("a", 2, {0, 1, 2, 3})}).empty());
   CHECK(notes_on_shared_cores({rank_on("a", 3, {0, 1, 2, 3}), rank_on("a", 3, {0, 1, 2, 3})}) ==
         Texts{"ranks 0-1 on host a: 6 threads share 4 cores (0-3) and wait for each other: start fewer ranks, give "
-              "run.threads = 2, or let them have more cores (srun --cpus-per-task, mpiexec -bind-to)"});
+              "run.threads = 2, or allow more cores (srun --cpus-per-task, mpiexec -bind-to)"});
   CHECK(notes_on_shared_cores({rank_on("a", 2, {0})}) ==
         Texts{"rank 0 on host a: 2 threads share core 0 and wait for each other: give run.threads = 1, or "
               "allow more cores (srun --cpus-per-task, mpiexec -bind-to)"});
