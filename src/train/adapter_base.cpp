@@ -23,7 +23,7 @@ void for_each_piece(const UnitRange& range, Pieces pieces, distributed::Communic
   for (std::int64_t first = 0; count > 0; --count, first += kPieceExtent) {
     memory.resize(static_cast<std::size_t>(std::clamp<std::int64_t>(range.extent - first, 0, kPieceExtent)));
     const std::int64_t begin = range.begin + std::min(first, range.extent);
-    body(io::RangeValues<float>{range.unit, begin, {memory.data(), memory.size()}});
+    body(io::RangeValues<float>{range.unit, begin, HostVector<float>(memory.data(), memory.size())});
   }
 }
 
