@@ -68,26 +68,11 @@ void spare_small_shared_memory() {
   if (bytes < local_ranks * kSharedMemoryOfUcx) setenv("UCX_TLS", "^posix", 0);
 }
 
-std::atomic<bool> is_starting{false};
-
-/// MPI libraries end the process if they cannot start, after lines of their own.
-void report_failed_start() {
-  if (!is_starting) return;
-  constexpr auto kStatus = static_cast<int>(Failure::communication);
-  report_failure(kStatus, failure_line(known_rank(), kStatus,
-                                       "MPI could not start (its lines say why): the hosts must reach each other by "
-                                       "the network that it chose (a firewall, or the wrong one: UCX_NET_DEVICES)"));
-}
-
 int start_mpi(int* argc, char*** argv) {
   int provided = 0;
   show_arrival();
-  is_starting = std::atexit(report_failed_start) == 0;
-  {
-    const BlockingCall call(kMpiStart);
-    check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided), kMpiStart);
-  }
-  is_starting = false;
+  const BlockingCall call(kMpiStart);
+  check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided), kMpiStart);
   return provided;
 }
 

@@ -10,7 +10,7 @@
 # number of ranks (docs/exactness.md), so the run ends with those of an undisturbed one.
 
 # Why ranks may end without a word.
-readonly kSilent='one was killed (as when memory is exhausted), or did not start; see above'
+readonly kSilent='one was killed (as when memory is exhausted), or MPI did not start; see above'
 
 hosts=()                  # names, in the order of the file
 declare -A slots=()       # ranks that a host takes, by name
