@@ -9,6 +9,9 @@
 # The program tells its exit status through a file beside run.dir, which all hosts must see. Bits do not depend on the
 # number of ranks (docs/exactness.md), so the run ends with those of an undisturbed one.
 
+# Why ranks may end without a word.
+readonly kSilent='one was killed (as when memory is exhausted), or MPI did not start; see above'
+
 hosts=()                  # names, in the order of the file
 declare -A slots=()       # ranks that a host takes, by name
 declare -A missed=()      # questions that a host has not answered, one after another
@@ -49,16 +52,17 @@ slots_of() {
   echo "$sum"
 }
 
-# The program by which mpiexec reaches a host, too. BatchMode: ssh fails instead of asking for a password.
+# ask_host HOST COMMAND: by the program by which mpiexec reaches a host, too. BatchMode: ssh fails instead of asking for a
+# password.
 ask_host() {
-  timeout 10 "${HYDRA_LAUNCHER_EXEC:-ssh}" -oBatchMode=yes -oConnectTimeout=3 "$1" true </dev/null >"$replies/$1" 2>&1
+  timeout 10 "${HYDRA_LAUNCHER_EXEC:-ssh}" -oBatchMode=yes -oConnectTimeout=3 "$1" "$2" </dev/null >"$replies/$1" 2>&1
 }
 
 # Asks all hosts at the same time and counts in `answered` and `missed`.
 ask_all_hosts() {
   local host question=()
   for host in "${hosts[@]}"; do
-    ask_host "$host" &
+    ask_host "$host" true &
     question+=("$!")
   done
   for host in "${hosts[@]}"; do
@@ -101,6 +105,20 @@ require_all_hosts() {
         "'ssh -oBatchMode=yes $host true' must work"
     fi
     die "host $host does not answer ssh within 10 s (${text:-no reply}); correct its name or take it out of the list"
+  done
+}
+
+# require_program PROGRAM: each host has it, its libraries and a processor that it was built for. mpiexec would not end.
+require_program() {
+  local host question=()
+  for host in "${hosts[@]}"; do
+    ask_host "$host" "$(printf '%q --version' "$1")" &
+    question+=("$!")
+  done
+  for host in "${hosts[@]}"; do
+    wait_for "${question[0]}" || die "host $host cannot start $1 ($(tail -n 1 "$replies/$host" | tr -d '\r'));" \
+      "all hosts need this build under the same path, and its libraries"
+    question=("${question[@]:1}")
   done
 }
 
@@ -192,14 +210,14 @@ start_once() {
     told=$(cat "$KOZERO_STATUS_FILE")
     if [[ $told == 75 && -n $regained ]]; then why="$regained answered again"; fi
     : "${why:=${told:+the run ended with status $told}}"
-    : "${why:=the launcher ended with status $status, and no rank told its status}"
+    : "${why:=the launcher ended with status $status, and no rank told its status: $kSilent}"
   fi
   if [[ -n $told ]] && ! is_lost "$told"; then exit "$told"; fi
   [[ -z $asked ]] || exit "${told:-$status}"
   first=no
 }
 
-# Checks what can be checked before a step is spent.
+# begin_supervision HOSTS_FILE PROGRAM: checks what can be checked before a step is spent.
 begin_supervision() {
   local signal
   if [[ -n $1 ]]; then read_hosts "$1"; fi
@@ -210,7 +228,10 @@ begin_supervision() {
   KOZERO_STATUS_FILE=''
   trap 'rm -rf "$replies" "$KOZERO_STATUS_FILE"' EXIT
   for signal in INT TERM HUP USR1 USR2 XCPU; do trap "asked=$signal" "$signal"; done  # between two starts
-  if ((${#hosts[@]} > 0)); then require_all_hosts; fi
+  if ((${#hosts[@]} > 0)); then
+    require_all_hosts
+    require_program "$2"
+  fi
   mkdir -p "$(dirname "$run")"
   KOZERO_STATUS_FILE=$(realpath "$(dirname "$run")")/.$(basename "$run").status.$$
   export KOZERO_STATUS_FILE
@@ -222,7 +243,7 @@ supervise() {
   local restarts=$1 ranks=$3 run=$4 probe_s=${KOZERO_PROBE_S:-5} tries=0 first=yes
   local before now started launch why regained  # of one start
   asked=''
-  begin_supervision "$2"
+  begin_supervision "$2" "$5"
   shift 4
   before=$(newest_checkpoint "$run")
   while true; do
@@ -231,7 +252,7 @@ supervise() {
     if [[ $now != "$before" ]]; then tries=0 before=$now; fi
     [[ $why == *' answered again' ]] || tries=$((tries + 1))
     if ((tries > restarts)); then
-      say "gave up after $restarts restarts without a new checkpoint in $run (${before:-none yet}): $why"
+      say_end
       exit 5
     fi
     pause_before_restart
@@ -239,6 +260,14 @@ supervise() {
     say "restart (without progress: $tries of $restarts) from ${before:-the beginning}" \
       "on ${living[*]:-this machine}: $why"
   done
+}
+
+say_end() {
+  if ((restarts > 0)); then
+    say "gave up after $restarts restarts without a new checkpoint in $run (${before:-none yet}): $why"
+  else
+    say "the run is lost: $why; the same command continues it from ${before:-the beginning}, --restarts N by itself"
+  fi
 }
 
 # Not before the first restart; then 1, 2, 4, ... 64 s: what prevents a start may pass.

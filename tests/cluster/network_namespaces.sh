@@ -21,7 +21,8 @@ usage: network_namespaces.sh HOSTS RANKS RATE COMMAND [ARGUMENT...]
            environment names the folder HOSTS_FOLDER and the settings with which mpiexec starts ranks on the hosts:
              $HOSTS_FOLDER/launcher 10.77.0.2 'COMMAND'    as ssh does; a lost host does not answer
              $HOSTS_FOLDER/lose 2                          kills all that runs on host 2, and cuts its link
-             $HOSTS_FOLDER/return 2                        host 2 is up again, with nothing running
+             $HOSTS_FOLDER/cut 2                           cuts its link; what runs there goes on
+             $HOSTS_FOLDER/return 2                        host 2 is up again, and its link
 
   BURST=BYTES   that a link passes at once (default: 128 us at its rate, at least 40000)
   QUEUE=BYTES   that wait for a link before packets are dropped (default: 20 ms at its rate, at least 500000)
@@ -134,7 +135,7 @@ TEXT
   chmod +x "$kFolder/launcher"
 }
 
-# The programs `lose` and `return`. Only the process that keeps the namespaces outlives the loss of its host.
+# The programs `lose`, `cut` and `return`. Only the process that keeps the namespaces outlives the loss of its host.
 write_failures() {
   cat >"$kFolder/lose" <<TEXT
 #!/usr/bin/env bash
@@ -142,12 +143,16 @@ touch "$kFolder/lost-10.77.0.\$1"
 ip link set "$kName-\$1" down
 nsenter -t "\$(cat "$kFolder/10.77.0.\$1")" --pid --mount bash -c 'kill -KILL -1' || true
 TEXT
+  cat >"$kFolder/cut" <<TEXT
+#!/usr/bin/env bash
+ip link set "$kName-\$1" down
+TEXT
   cat >"$kFolder/return" <<TEXT
 #!/usr/bin/env bash
 ip link set "$kName-\$1" up
 rm -f "$kFolder/lost-10.77.0.\$1"
 TEXT
-  chmod +x "$kFolder/lose" "$kFolder/return"
+  chmod +x "$kFolder/lose" "$kFolder/cut" "$kFolder/return"
 }
 
 # run_beside COMMAND...

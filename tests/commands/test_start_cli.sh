@@ -135,7 +135,11 @@ other_views() {
     optim.warmup_steps=2)
   expect 0 'output in' on 2 "${resume[@]}"
   cp -r s a && cp -r s b && rm -r b/s/step_000000006
-  # The save fails, since rank 1 does not see the files that rank 0 makes.
+  expect 4 '^\[rank 0\] error: run.dir = "s": rank 1 on host .* does not see the folder of rank 0 on host .*; give a folder' \
+    in_two_folders "${resume[@]}"
+  lines 1 'error'
+  # The save fails, since rank 1 does not see the files that rank 0 makes, but the lock.
+  ln -s ../../a/s/lock b/s/lock
   expect 4 '^skipped      s/step_000000006/manifest.json: cannot open: No such file' in_two_folders "${resume[@]}"
   also '^resume       after step 4'
   for path in run run/step_000000012; do

@@ -12,7 +12,6 @@ import os
 import pathlib
 import random
 import re
-import shutil
 import signal
 import statistics
 import subprocess
@@ -20,94 +19,11 @@ import sys
 import tempfile
 import time
 
-import job
+from restarted_job import Script, below, kill, status_on_hosts
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 EVERY = 5
 # Each message waits 5 ms, so that a step takes some 50 ms; the bits stay.
 SLOW = [f"checkpoint.every={EVERY}", "comm.backend=mpi", "comm.latency_us=5000", "comm.timeout_s=5", "log.every=1"]
-
-
-class Script:
-    """kozero.sh in a folder with the program, without what installs and builds."""
-
-    def __init__(self, folder, arguments):
-        self.folder, self.deck, self.kozero, self.supervisor = folder, arguments.deck, arguments.kozero, None
-        job.write_text(folder)
-        tree = folder / "tree"
-        (tree / "build/release").mkdir(parents=True)
-        (tree / "src/program").mkdir(parents=True)
-        shutil.copy(ROOT / "src/program/restarts.sh", tree / "src/program")
-        text = (ROOT / "kozero.sh").read_text().removesuffix('main "$@"\n')
-        (tree / "kozero.sh").write_text(text + 'ensure_configured() { :; }\nbuild_target() { :; }\nmain "$@"\n')
-        (tree / "build/release/kozero").symlink_to(arguments.kozero)
-        (tree / "build/release/CMakeCache.txt").write_text(f"KOZERO_MPIEXEC:INTERNAL={arguments.mpiexec.replace(' ', ';')}\n")
-        self.script = tree / "kozero.sh"
-
-    def command(self, options, *overrides):
-        return ["bash", str(self.script), *options, "train", self.deck, *job.SMALL, f'data.text=["{self.folder}/text"]',
-                f"run.dir={self.folder}/run", *overrides]
-
-    def environment(self, **settings):
-        return {**os.environ, "OMP_NUM_THREADS": "1", "OMP_PROC_BIND": "false", "KOZERO_PROBE_S": os.environ.get("KOZERO_PROBE_S", "1"), **settings}
-
-    def start(self, options, *overrides):
-        self.said = self.folder / "said.txt"
-        with open(self.said, "wb") as said:
-            self.supervisor = subprocess.Popen(self.command(options, *overrides), stdout=said, stderr=subprocess.STDOUT,
-                                               stdin=subprocess.DEVNULL, env=self.environment(), cwd=self.folder)
-        return self.supervisor
-
-    def end(self):
-        """Ends what a failed case has left."""
-        if self.supervisor is None or self.supervisor.poll() is not None:
-            return
-        left = below(self.supervisor.pid, "")
-        for process in [self.supervisor.pid, *left]:
-            kill(process)
-        self.supervisor.wait()
-
-    def undisturbed(self, *overrides):
-        command = [self.kozero, "train", self.deck, *job.SMALL, f'data.text=["{self.folder}/text"]', "run.ranks=1",
-                   f"run.dir={self.folder}/alone", *overrides]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=self.environment(), cwd=self.folder)
-
-    def equal_weights(self):
-        runs = [str(self.folder / run / "weights.h5") for run in ("alone", "run")]
-        compared = subprocess.run([self.kozero, "inspect", "--diff", *runs], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                  env=self.environment())
-        return compared.returncode == 0, compared.stdout.decode(errors="replace")
-
-    def rows(self):
-        """(time, step) of each step that metrics.jsonl has."""
-        try:
-            lines = (self.folder / "run/metrics.jsonl").read_text().splitlines()
-        except OSError:
-            return []
-        rows = []
-        for line in lines:
-            try:
-                row = json.loads(line)
-                rows.append((row["time"], row["step"]))
-            except (ValueError, KeyError):
-                pass  # a line that is being written
-        return rows
-
-
-def below(parent, name):
-    """The living descendants of a process whose name begins so."""
-    parents, found = dict(job.processes()), []
-    for process in parents:
-        above = process
-        while above in parents and above != parent:
-            above = parents[above]
-        try:
-            command = pathlib.Path(f"/proc/{process}/comm").read_text()
-        except OSError:
-            continue
-        if above == parent and process != parent and command.startswith(name) and job.lives(process):
-            found.append(process)
-    return found
 
 
 class Failures:
@@ -249,14 +165,6 @@ class Killer:
               f"longest {max(self.seconds):.1f} s; steps computed again: at most {max(self.again)}, checkpoint.every is {EVERY}")
 
 
-def kill(process):
-    try:
-        os.kill(process, signal.SIGKILL)
-        return True
-    except ProcessLookupError:
-        return False
-
-
 def finish(script, supervisor, killer, failures, wanted):
     status = supervisor.wait(300)
     killer.report()
@@ -289,17 +197,9 @@ def kills(script, arguments):
 
 def hosts(script, arguments):
     """As kills, on three hosts, which are lost and return too. Runs again inside network_namespaces.sh."""
-    folder = os.environ.get("HOSTS_FOLDER")
-    if folder is None:
-        missing = [name for name in ("ip", "tc", "unshare", "nsenter", "pgrep", "mpiexec.hydra") if not shutil.which(name)]
-        if os.geteuid() != 0 or missing:
-            print(f"skipped: needs root{' and ' + ', '.join(missing) if missing else ''}")
-            return 77
-        if subprocess.run(["unshare", "--net", "--mount", "--pid", "--fork", "true"], stderr=subprocess.DEVNULL).returncode != 0:
-            print("skipped: needs namespaces, which this machine refuses")
-            return 77
-        return subprocess.run([str(ROOT / "tests/cluster/network_namespaces.sh"), "3", "1", "0", "beside", sys.executable,
-                               *sys.argv]).returncode
+    if (status := status_on_hosts(3)) is not None:
+        return status
+    folder = os.environ["HOSTS_FOLDER"]
     steps = f"run.steps={200 + 40 * arguments.kills}"
     script.undisturbed(steps)
     failures = Failures(script)
