@@ -19,8 +19,8 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "faults"))
-import job  # noqa: E402
-from restarted_job import Script, below, kill, status_on_hosts  # noqa: E402
+import job
+from restarted_job import Script, below, kill, status_on_hosts
 
 MODEL = ["model.layers=2", "train.global_batch=8", "train.micro_batch=1", "run.steps=6", "log.every=1"]
 SLOW = ["comm.backend=mpi", "comm.latency_us=5000"]  # a step takes about 0.1 s; the bits stay
@@ -203,19 +203,19 @@ def refusals(case):
         file.write(b"0")
     hosts.mount(2, case.arguments.kozero, other)
     ended = case.train([1, 1], "other_program")
-    case.refused(2, r"ranks 0 and 1 \(hosts host1 and host2\) run different programs .*: start the same build on all nodes", ended)
+    case.refused(2, r"ranks 0 and 1 \(hosts host1 and host2\) run different programs .*: start the same build on all nodes", ended, "other_program")
     hosts.unmount(2, case.arguments.kozero)
     deck = case.folder / "deck.toml"
     deck.write_text(pathlib.Path(case.arguments.deck).read_text() + "\n[comm]\ntimeout_s = 7\n")
     hosts.mount(2, case.arguments.deck, deck)
     ended = case.train([1, 1], "other_deck")
-    case.refused(2, r"ranks 0 and 1 \(hosts host1 and host2\) disagree on comm\.timeout_s: .*: give every rank the same deck", ended)
+    case.refused(2, r"ranks 0 and 1 \(hosts host1 and host2\) disagree on comm\.timeout_s: .*: give every rank the same deck", ended, "other_deck")
     hosts.unmount(2, case.arguments.deck)
 
     limited = ["bash", "-c", 'ulimit -v 900000; exec "$@"', "bash"]
     large = ["zero.stage=3", "model.dim=1024", "model.heads=8", "model.layers=8"]
     ended = case.train([1, 1], "large", *large, before={1: limited})
-    case.refused(2, r"the run needs .* are available on host host2 \(ulimit -v\); ", ended)
+    case.refused(2, r"the run needs .* are available on host host2 \(ulimit -v\); ", ended, "large")
 
 
 def starts(case):
@@ -281,9 +281,9 @@ RANKS = "-x 'kozero.*'"  # for pgrep and pkill
 
 
 def left_on(case, host):
-    """The ranks that are still on a host after 10 s."""
+    """The ranks that still run on a host after 10 s. Nothing there reaps a process that has ended."""
     end = time.monotonic() + 10
-    while (left := case.hosts.on(host, f"pgrep {RANKS}", check=False)) and time.monotonic() < end:
+    while (left := case.hosts.on(host, f"pgrep -r D,R,S {RANKS}", check=False)) and time.monotonic() < end:
         time.sleep(0.1)
     return left
 
