@@ -17,6 +17,7 @@ train_and_requeue() {
   # The run writes its exit status there; srun's own may be another. A killed run writes none.
   KOZERO_STATUS_FILE=$(cd "$(dirname "$run")" && pwd)/.status.$SLURM_JOB_ID
   export KOZERO_STATUS_FILE
+  trap 'rm -f "$KOZERO_STATUS_FILE"; exit 143' TERM  # the job was cancelled
   : >"$KOZERO_STATUS_FILE"
   launched=0
   "$@" run.dir="$run" checkpoint.resume=auto || launched=$?

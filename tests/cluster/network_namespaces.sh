@@ -46,6 +46,8 @@ for program in ip tc unshare nsenter pgrep mpiexec.hydra; do
   command -v "$program" >/dev/null || die "$program is missing: cmake/install_packages.sh cluster"
 done
 
+unset UCX_NET_DEVICES  # which CTest sets for tests on one host
+
 readonly kName=kz$$  # begins all names, so that two runs do not meet
 kFolder=$(mktemp -d)
 readonly kFolder

@@ -55,15 +55,20 @@ def refusals(script, arguments):
 
     some = ["--restarts", "2", "--hosts", "hosts", "-n", "2"]
     refused(2, r"checkpoint\.every = 0: --restarts starts a run again from its newest", ["--restarts", "2"], "checkpoint.every=0")
-    refused(1, "--restarts 'x' is not a number", ["--restarts", "x"])
-    refused(1, "checkpoint.resume=none: with --restarts accepted is auto", ["--restarts", "2"], "checkpoint.resume=none")
-    refused(1, "--hosts none: not a file", ["--hosts", "none"])
-    refused(1, "hosts names no host", some, hosts="# nothing\n\n")
-    refused(1, "hosts:2: 'b slot=2': accepted: HOST, HOST:N or 'HOST slots=N'", some, hosts="a\nb slot=2\n")
-    refused(1, "hosts:1: 'a:0': accepted", some, hosts="a:0\n")
-    refused(1, "hosts:1: 'a_,b': accepted", some, hosts="a_,b\n")
-    refused(1, "hosts:3: a is there twice; name it once", some, hosts="a:1\nb slots=1\na slots=2\n")
-    refused(1, "-n 6: hosts has 5 slots; give fewer ranks", [*some[:-1], "6"], hosts="a:2\nb slots=2 max_slots=4  # two\nc\n")
+    refused(2, r"checkpoint\.resume = \"none\": with --restarts accepted is \"auto\"", ["--restarts", "2"], "checkpoint.resume=none")
+    refused(2, "--restarts 'x' is not a number", ["--restarts", "x"])
+    refused(2, "--restarts 'y' is not a number", ["--restarts=y"])
+    refused(2, "--hosts wants a file", ["--hosts", ""])
+    refused(2, "--hosts none: not a file", ["--hosts=none"])
+    refused(2, "inside a job of Slurm or mpiexec use inputs/slurm", ["--restarts", "2"], SLURM_JOB_ID="7")
+    refused(2, "hosts names no host", some, hosts="# nothing\n\n")
+    refused(2, "hosts:2: 'b slot=2': accepted: HOST, HOST:N or 'HOST slots=N'", some, hosts="a\nb slot=2\n")
+    for line in ("a:0", "a_,b", "::1", "a slots=", "a slots=2 3"):
+        refused(2, f"hosts:1: '{line}': accepted", some, hosts=f"{line}\n")
+    refused(2, "hosts:3: a is there twice; name it once", some, hosts="a:1\nb slots=1\nA slots=2\n")
+    refused(2, "-n 6: hosts has 5 slots; give fewer ranks", [*some[:-1], "6"],
+            hosts="\ufeffa:2 ifname=eth0\r\nb max_slots=4 slots = 2  # two\r\n\tc\r\n")
+    refused(2, "KOZERO_PROBE_S = 0.5: accepted: whole seconds", some, hosts="a:2\n", KOZERO_PROBE_S="0.5")
     ssh = script.folder / "ssh"
     ssh.write_text('#!/bin/sh\n[ "$1" = -oBatchMode=yes ] || exit 0\necho "me@b: Permission denied (publickey,password)." >&2\nexit 255\n')
     ssh.chmod(0o755)
@@ -103,6 +108,32 @@ def stop_signal(script, arguments):
     failures.expect(supervisor.wait(60) == 75, f"status {supervisor.returncode}, wanted 75")
     failures.expect("kozero: restart" not in script.said.read_text(), "it was started again")
     failures.expect("--restarts 2 -n 2 train" in script.said.read_text(), "the command to go on lacks --restarts")
+    return failures.count
+
+
+def signal_in_a_pause(script, arguments):
+    """SIGTERM while the script waits before the next start ends it at once. A start has a status file of its own, which
+    ranks that were cut off cannot find later."""
+    failures = Failures(script)
+    supervisor = script.start(["--restarts", "5", "-n", "2"], *SLOW, "run.steps=100000", "checkpoint.every=50000")
+    pauses = lambda: [process for process in below(supervisor.pid, "sleep")
+                      if pathlib.Path(f"/proc/{process}/cmdline").read_bytes() == b"sleep\0" b"2\0"]
+    files = set()
+    end = time.monotonic() + 60
+    while supervisor.poll() is None and time.monotonic() < end and not pauses():
+        now = list(script.folder.glob(".run.status.*"))
+        failures.expect(len(now) <= 1, f"the files {now} at once")
+        files.update(now)
+        if script.rows() and (ranks := below(supervisor.pid, "kozero")):
+            kill(ranks[0])
+        time.sleep(0.02)
+    failures.expect(len(files) >= 3, f"{len(files)} files of the exit status in 3 starts")
+    begun = time.monotonic()
+    supervisor.send_signal(signal.SIGTERM)
+    failures.expect(supervisor.wait(60) == 75, f"status {supervisor.returncode}, wanted 75")
+    failures.expect(time.monotonic() - begun < 1.5, "it waited for the end of the pause")
+    failures.expect("stopped by SIGTERM between two starts" in script.said.read_text(), "no line on the signal")
+    failures.expect("No such process" not in script.said.read_text(), "the signal went to a process that has ended")
     return failures.count
 
 
@@ -233,7 +264,7 @@ def ranks_of(script):
         return 0
 
 
-CASES = {case.__name__: case for case in (refusals, gives_up, stop_signal, kills, hosts)}
+CASES = {case.__name__: case for case in (refusals, gives_up, stop_signal, signal_in_a_pause, kills, hosts)}
 
 parser = argparse.ArgumentParser()
 parser.add_argument("case", choices=CASES)
