@@ -159,7 +159,6 @@ class Killer:
         if self.wait_for_a_step(time.time()) is None:
             return False
         time.sleep(self.random.uniform(0, 0.4))
-        before = [step for _, step in self.script.rows()]
         death = time.time()
         if self.supervisor.poll() is not None or not action():
             return self.supervisor.poll() is None
@@ -169,6 +168,7 @@ class Killer:
         while self.supervisor.poll() is None and b"kozero: restart (" not in self.script.said.read_bytes()[gone:]:
             time.sleep(0.02)
         restart = time.time()
+        before = [step for _, step in self.script.rows()]  # with those that were computed after the death
         row = self.wait_for_a_step(restart)
         if row is not None:
             first = next(each for each in self.script.rows() if each[0] > restart)

@@ -117,7 +117,8 @@ std::atomic<int> aborted = kNot;  // written by a signal handler
 std::atomic<bool> abort_reported = false;
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
-/// The watchdog's thread reports, since a signal handler must not. Then the signal has its default action.
+/// The watchdog's thread reports, since a signal handler must not. Then the signal has its default action, unless
+/// another failure was reported before: the MPI library may abort when it meets a rank that was found lost already.
 extern "C" void on_abort(int signal) {
   constexpr int kLooksPerSecond = 100;
   aborted = waits_of_this_thread > 0 ? kInWait : kElsewhere;
@@ -131,11 +132,13 @@ extern "C" void on_abort(int signal) {
 void report_abort() {
   constexpr int kStatus = 128 + SIGABRT;  // as a shell reports it
   const int rank = known_rank();
-  report_failure(kStatus, failure_line(rank, kStatus,
-                                       "rank " + std::to_string(rank) + " ended by SIGABRT (" +
-                                           position_text(whereabouts().beat()) +
-                                           "): the program or a library aborted, as the C library does if memory is "
-                                           "damaged; what it said is above; please report this"));
+  const int first = report_failure(
+      kStatus,
+      failure_line(rank, kStatus,
+                   "rank " + std::to_string(rank) + " ended by SIGABRT (" + position_text(whereabouts().beat()) +
+                       "): the program or a library aborted, as the C library does if memory is "
+                       "damaged; what it said is above; please report this"));
+  if (first != kStatus) _exit(first);
   abort_reported = true;
 }
 
