@@ -7,6 +7,7 @@
 #   install_packages.sh gnuplot                      what `kozero plot` and `report` draw with
 #   install_packages.sh cluster                      what tests/cluster makes hosts with, in a container too
 #   install_packages.sh slurm                        what tests/slurm starts a cluster with
+#   install_packages.sh scale                        what tests/scale simulates clusters with
 #   install_packages.sh missing missing.txt PRESET   what CMake did not find (see cmake/Dependencies.cmake), Kokkos too
 # It says first what it is about to install. With KOZERO_NO_INSTALL=1, or without the right to install, it names the
 # packages and the Spack way instead, and fails. So it does on Fedora, RHEL and their kin, by the names that packages have
@@ -219,7 +220,8 @@ case ${1:-} in
   gnuplot) apt_install gnuplot-nox ;;
   cluster) apt_install iproute2 util-linux procps ;;
   slurm) apt_install munge slurm-wlm ;;
+  scale) apt_install libsimgrid-dev ;;
   style) install_style_checkers ;;
   missing) install_missing "$2" "$3" ;;
-  *) die "install_packages.sh: '${1:-}' is not one of: tools, gnuplot, cluster, slurm, style, missing" ;;
+  *) die "install_packages.sh: '${1:-}' is not one of: tools, gnuplot, cluster, slurm, scale, style, missing" ;;
 esac
