@@ -7,6 +7,7 @@
 #   install_packages.sh gnuplot                      what `kozero plot` and `report` draw with
 #   install_packages.sh cluster                      what tests/cluster makes hosts with, in a container too
 #   install_packages.sh slurm                        what tests/slurm starts a cluster with
+#   install_packages.sh scale                        what tests/scale simulates clusters with
 #   install_packages.sh missing missing.txt PRESET   what CMake did not find (see cmake/Dependencies.cmake), Kokkos too
 # It says first what it is about to install. With KOZERO_NO_INSTALL=1, or without the right to install, it prints the
 # names of the packages and the Spack commands instead, and fails. On Fedora, RHEL and their relatives it always prints
@@ -230,7 +231,8 @@ case ${1:-} in
   gnuplot) apt_install gnuplot-nox ;;
   cluster) apt_install iproute2 util-linux procps ;;
   slurm) apt_install munge slurm-wlm ;;
+  scale) apt_install libsimgrid-dev ;;
   style) install_style_checkers ;;
   missing) install_missing "$2" "$3" ;;
-  *) die "install_packages.sh: '${1:-}' is not one of: tools, gnuplot, cluster, slurm, style, missing" ;;
+  *) die "install_packages.sh: '${1:-}' is not one of: tools, gnuplot, cluster, slurm, scale, style, missing" ;;
 esac

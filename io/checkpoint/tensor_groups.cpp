@@ -4,7 +4,6 @@
 // shards.
 #include <algorithm>
 #include <filesystem>
-#include <numeric>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -175,12 +174,12 @@ std::vector<std::vector<TensorRef>> lay_out_file(const std::string& path, const 
 
 void require_complete(distributed::Communicator& comm, const ParameterTable& table,
                       const TensorGroup<const float>& group) {
-  std::int64_t mine = 0;
-  for_each_part(table, group,
-                [&](std::size_t, std::int64_t first, std::int64_t last, const float*) { mine += last - first; });
-  const auto counts = distributed::from_all_ranks(comm, mine);
+  std::uint64_t mine = 0;
+  for_each_part(table, group, [&](std::size_t, std::int64_t first, std::int64_t last, const float*) {
+    mine += static_cast<std::uint64_t>(last - first);
+  });
   const std::int64_t all = group.name == kParameterGroup ? table.num_stored() : table.num_trainable();
-  require(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}) == all,
+  require(comm.sum_control({&mine, 1}).front() == static_cast<std::uint64_t>(all),
           "group " + group.name + ": the ranks' shards do not hold every element exactly once");
 }
 

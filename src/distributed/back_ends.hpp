@@ -31,7 +31,7 @@ void book_mpi_buffers(int size, MemoryLedger& ledger, const CommunicatorOptions&
 /// mpi over several nodes with equal numbers of ranks, numbered node by node, for arrays from share(), which lie in
 /// shared memory of each node. Other arrays are exchanged pairwise, and all arrays if the nodes have unequal numbers.
 ///   reduce_scatter: a partial sum passes through the nodes in order (chain_reduction.hpp) if the cost model
-///                   (node_layout.hpp) estimates less time than for pairwise messages; the bits are the same
+///                   (collective_time.hpp) estimates less time than for pairwise messages; the bits are the same
 ///   all_gather: each shard is sent once to each node, into the full array of the rank with the owner's index there;
 ///               that rank's peers copy the shard from its array
 /// Progress is made in starts and waits only, so that no thread competes with the training threads for a core. Other

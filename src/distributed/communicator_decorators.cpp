@@ -29,9 +29,10 @@ struct Called {
 };
 
 std::string words(const Called& called) {
-  constexpr std::array<const char*, 7> kNames = {
-      "reduce_scatter",   "reduce_scatter onto a shard", "all_gather", "share", "barrier", "gather_control",
-      "broadcast_control"};
+  constexpr std::array<const char*, 8> kNames = {"reduce_scatter", "reduce_scatter onto a shard",
+                                                 "all_gather",     "share",
+                                                 "barrier",        "gather_control",
+                                                 "sum_control",    "broadcast_control"};
   std::string name = kNames.at(static_cast<std::size_t>(called.call));
   if (called.ranks > 0) name += " over " + std::to_string(called.ranks) + (called.ranks == 1 ? " rank" : " ranks");
   if (called.count < 0) return name;
@@ -124,6 +125,11 @@ void CheckedCommunicator::barrier() {
 std::vector<std::byte> CheckedCommunicator::gather_control(std::span<const std::byte> mine) {
   check(Call::gather_control, static_cast<std::int64_t>(mine.size()), 1);
   return inner().gather_control(mine);
+}
+
+std::vector<std::uint64_t> CheckedCommunicator::sum_control(std::span<const std::uint64_t> mine) {
+  check(Call::sum_control, static_cast<std::int64_t>(mine.size()), sizeof(std::uint64_t));
+  return inner().sum_control(mine);
 }
 
 std::string CheckedCommunicator::broadcast_control(const std::string& bytes) {

@@ -254,6 +254,17 @@ std::vector<std::byte> GroupCommunicator::gather_control(std::span<const std::by
   return all.taken_when_done();
 }
 
+std::vector<std::uint64_t> GroupCommunicator::sum_control(std::span<const std::uint64_t> mine) {
+  begin("sum_control", static_cast<std::int64_t>(mine.size_bytes()));
+  RequestMemory sums(std::vector<std::uint64_t>(mine.begin(), mine.end()));
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(
+      MPI_Iallreduce(MPI_IN_PLACE, sums->data(), static_cast<int>(mine.size()), MPI_UINT64_T, MPI_SUM, comm_, &request),
+      "MPI_Iallreduce");
+  wait_for(&request, "sum_control");
+  return sums.taken_when_done();
+}
+
 void GroupCommunicator::broadcast_bytes(void* bytes, std::int64_t count) {
   for (std::int64_t first = 0; first < count; first += kControlMessage) {
     MPI_Request request = MPI_REQUEST_NULL;

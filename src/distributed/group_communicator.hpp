@@ -118,6 +118,7 @@ class GroupCommunicator : public Communicator {
 
   void barrier() final;
   std::vector<std::byte> gather_control(std::span<const std::byte> mine) final;
+  std::vector<std::uint64_t> sum_control(std::span<const std::uint64_t> mine) final;
   std::string broadcast_control(const std::string& bytes) final;
 
  protected:

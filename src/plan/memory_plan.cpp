@@ -165,6 +165,7 @@ MemoryPlan memory_plan(const train::Settings& settings, const std::string& backe
   const auto engine = train::make_evaluator(settings, mesh.mesh(), ledger);
   MemoryPlan plan;
   plan.on_gpus = settings.on_gpus;
+  plan.backend = backend;
   plan.stage = settings.zero.stage;
   plan.num_ranks = num_ranks;
   plan.precision = settings.precision;
@@ -178,6 +179,7 @@ MemoryPlan memory_plan(const train::Settings& settings, const std::string& backe
   plan.flops_per_token = engine->flops_per_token();
   plan.ranks_per_group = settings.ranks_per_group;
   plan.sent = bytes_sent(settings, engine->parameters(), num_ranks);
+  plan.arrays = arrays_sent(settings, engine->parameters());
   return plan;
 }
 

@@ -9,6 +9,7 @@
 
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/distributed/collective_time.hpp>
 #include <kozero/plan/network_delay.hpp>
 #include <kozero/plan/step_time.hpp>
 #include "kernels/matmul/matmul.hpp"
@@ -92,6 +93,23 @@ const Gpu& gpu_named(const std::string& name) {
   return *found;
 }
 
+/// Seconds of a step's collectives without groups, if `mpi` serves the ranks of several nodes; 0: it does not.
+double seconds_over_nodes(const train::Settings& settings, const MemoryPlan& plan, const Rates& rates) {
+  const int ranks_per_node = settings.comm.ranks_per_node;
+  const bool over_nodes = plan.backend == "mpi" && ranks_per_node > 0 && ranks_per_node < plan.num_ranks &&
+                          plan.num_ranks % ranks_per_node == 0 && plan.ranks_per_group == plan.num_ranks;
+  if (!over_nodes || plan.on_gpus) return 0.0;
+  const distributed::NodeLayout layout{plan.num_ranks / ranks_per_node, ranks_per_node};
+  const distributed::NodeLink link{.bytes_per_second = rates.link * ranks_per_node, .memory = rates.memory};
+  double seconds = 0.0;
+  for (const SentArrays& arrays : plan.arrays) {
+    seconds += static_cast<double>(arrays.reductions) *
+                   distributed::reduction_seconds(arrays.bytes, layout, settings.comm.chunk_bytes, link) +
+               static_cast<double>(arrays.gathers) * distributed::gather_seconds(arrays.bytes, layout, link);
+  }
+  return seconds;
+}
+
 }  // namespace
 
 std::vector<std::string> published_gpus() {
@@ -123,6 +141,7 @@ Rates rates_at(const Speed& speed, const train::Settings& settings, int ranks, i
   rates.products = kInAStep * speed.products * share;
   rates.memory = speed.memory * share;
   rates.link = rates.memory / 2.0;  // a byte sent is read and written
+  if (ranks_here < ranks) rates.link = std::min(rates.link, distributed::NodeLink().bytes_per_second / ranks_here);
   rates.link_in_group = rates.link;
   rates.latency_s = 20e-6;
   rates.disk /= ranks_here;
@@ -241,9 +260,11 @@ StepTime step_time(const train::Settings& settings, const MemoryPlan& plan, cons
   const bool has_groups = plan.ranks_per_group < plan.num_ranks;
   const auto across = static_cast<double>(has_groups ? plan.sent.across : plan.sent.all);
   const auto within = static_cast<double>(plan.sent.all) - across;
+  const double over_nodes = seconds_over_nodes(settings, plan, rates);
   const double sent = plan.num_ranks == 1 ? 0.0
+                      : over_nodes > 0.0  ? over_nodes
                                           : across / rates.link + within / rates.link_in_group +
-                                                static_cast<double>(plan.sent.calls) * rates.latency_s;
+                                               static_cast<double>(plan.sent.calls) * rates.latency_s;
   // Each micro-step gathers the weights twice, and each gather reads weights offloaded to the host over the bus.
   const double read = settings.offload.parameters == MemorySource::Kind::host
                           ? 2.0 * settings.batch.micro_steps * stored * parameters / plan.ranks_per_group / rates.bus

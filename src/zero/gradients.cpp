@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // gradients.cpp: when addends are cleared, reduced and gathered, and their norm.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -234,22 +235,19 @@ double Gradients::norm() {
   squares_->clear();
   for (const int unit : units_) squares_->add(shard(unit));
   const distributed::Mesh& mesh = addends_.mesh();
-  const auto of_ranks = distributed::from_all_ranks(mesh.all(), squares_->sum());
-  const auto ranks_per_group = at(mesh.group().size());
-  std::vector<double> of_groups;
-  for (std::size_t first = 0; first < of_ranks.size(); first += ranks_per_group) {
-    kernels::ExactSum sum;
-    for (std::size_t rank = first; rank < first + ranks_per_group; ++rank) sum += of_ranks[rank];
-    sum.normalize();
-    of_groups.push_back(std::sqrt(sum.value()));
-    if (std::bit_cast<std::uint64_t>(of_groups.back()) == std::bit_cast<std::uint64_t>(of_groups.front())) continue;
-    throw Error(Failure::internal,
-                "the finished gradients of groups 0 and " + std::to_string(of_groups.size() - 1) +
-                    " (zero.shard_group) have different norms: a rank stores or receives wrongly; resume from the "
-                    "newest checkpoint",
-                Error::Seen::by_all_ranks);
-  }
-  return of_groups.front();
+  kernels::ExactSum sum = squares_->sum();  // integers below 2^32, so their sums do not depend on the ranks' order
+  std::ranges::copy(mesh.group().sum_control(sum.words), sum.words.begin());
+  sum.normalize();
+  const double norm = std::sqrt(sum.value());
+  if (mesh.num_groups() == 1) return norm;
+  const auto of_groups = distributed::from_all_ranks(mesh.replicas(), std::bit_cast<std::uint64_t>(norm));
+  const auto other = std::ranges::find_if(of_groups, [&](std::uint64_t each) { return each != of_groups.front(); });
+  if (other == of_groups.end()) return norm;
+  throw Error(Failure::internal,
+              "the finished gradients of groups 0 and " + std::to_string(other - of_groups.begin()) +
+                  " (zero.shard_group) have different norms: a rank stores or receives wrongly; resume from the "
+                  "newest checkpoint",
+              Error::Seen::by_all_ranks);
 }
 
 std::string Gradients::first_non_finite() const {

@@ -38,15 +38,13 @@ std::vector<std::uint64_t> tensor_hashes(const ParameterTable& table,
   for (const UnitRange& shard : master.layout().shards()) {
     add_tensor_hashes(table, shard.unit, shard.begin, master.shard(shard.unit), mine);
   }
-  const std::vector<std::uint64_t> all = distributed::from_all_ranks(master.mesh().all(), mine);
-  const std::size_t of_group = mine.size() * at(master.comm().size());
-  std::vector<std::uint64_t> hashes(mine.size() * at(master.mesh().num_groups()));  // of all groups
-  for (std::size_t i = 0; i < all.size(); ++i) hashes[i / of_group * mine.size() + i % mine.size()] += all[i];
-  for (std::size_t i = mine.size(); i < hashes.size(); ++i) {
-    require(hashes[i] == hashes[i % mine.size()],
-            "the groups of zero.shard_group hold different values of " + table.tensors()[i % mine.size()].name);
+  std::vector<std::uint64_t> hashes = master.comm().sum_control(mine);
+  if (master.mesh().num_groups() == 1) return hashes;
+  const std::vector<std::uint64_t> of_groups = distributed::from_all_ranks(master.mesh().replicas(), hashes);
+  for (std::size_t i = 0; i < of_groups.size(); ++i) {
+    require(of_groups[i] == of_groups[i % hashes.size()],
+            "the groups of zero.shard_group hold different values of " + table.tensors()[i % hashes.size()].name);
   }
-  hashes.resize(mine.size());
   return hashes;
 }
 

@@ -6,8 +6,8 @@
 //   KOZERO_CALLS_AT      the number of the affected call, from 1; KOZERO_CALLS_RANK: its rank
 //   KOZERO_CALLS_DO      "kill": SIGKILL to this rank; "kill all": to all processes of its launcher; "stop": SIGSTOP to
 //                        this rank; "sleep N": the call takes N seconds longer; or an errno with which the call fails
-//   KOZERO_STOP_AT       "N": SIGSTOP to the rank of KOZERO_CALLS_RANK at its N-th MPI_Iallgather, which is control
-//                        traffic; or "MPI_Finalize": before that call
+//   KOZERO_STOP_AT       "N": SIGSTOP to the rank of KOZERO_CALLS_RANK at its N-th MPI_Iallgather or
+//                        MPI_Iallreduce, which are control traffic; or "MPI_Finalize": before that call
 //   KOZERO_FREE_BLOCKS   the number of free blocks that statvfs reports, as if other programs then used the disk
 //   KOZERO_MPI_FAILS     "MPI_Comm_split_type": that call fails on the rank of KOZERO_CALLS_RANK
 //   KOZERO_MPI_FUNNELED  "all", or a rank, on which MPI_Init_thread provides at most MPI_THREAD_FUNNELED
@@ -217,10 +217,14 @@ int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
   return next<int(int*, char***, int, int*)>("MPI_Init_thread")(argc, argv, limits ? funneled : required, provided);
 }
 
+std::atomic<int> num_agreements{0};
+int MPI_Iallreduce(const void* from, void* to, int count, void* type, void* operation, void* comm, void* request) {
+  stop_at(std::to_string(++num_agreements));
+  return next<decltype(MPI_Iallreduce)>("MPI_Iallreduce")(from, to, count, type, operation, comm, request);
+}
 int MPI_Iallgather(const void* from, int from_count, void* from_type, void* to, int to_count, void* to_type, void* comm,
                    void* request) {
-  static std::atomic<int> gathers{0};
-  stop_at(std::to_string(++gathers));
+  stop_at(std::to_string(++num_agreements));
   return next<decltype(MPI_Iallgather)>("MPI_Iallgather")(from, from_count, from_type, to, to_count, to_type, comm,
                                                           request);
 }

@@ -328,5 +328,6 @@ TEST_CASE("the cost model takes the chain where its bytes are fewer, and pairwis
   // The optimum of (S / c + N) (a + c / b), for all flows of a node together.
   const NodeLayout layout{128, 8};
   const auto chunk = static_cast<double>(8 * chain_chunk_bytes(kUnit, layout, kBuffers));
-  CHECK(chunk == Catch::Approx(std::sqrt(kUnit * kMessageSeconds * kLinkBytesPerSecond / 128)).epsilon(0.02));
+  CHECK(chunk ==
+        Catch::Approx(std::sqrt(kUnit * NodeLink().message_s * NodeLink().bytes_per_second / 128)).epsilon(0.02));
 }

@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// one_process.cpp: replaces what src/distributed has once per process, for ranks that are threads of one process.
-// Reports of positions, heartbeat and watchdog do nothing, since their locks would order the ranks. A shared file is
-// mapped once for all ranks, since ThreadSanitizer takes two mappings of one page for different memory. (The linker
-// sends mmap and munmap here.)
+// one_process.cpp: maps a shared file once for all ranks, which are threads of one process, since ThreadSanitizer takes
+// two mappings of one page for different memory. (The linker sends mmap and munmap here.) Heartbeat and watchdog are
+// left out too (support/without_liveness.cpp), since their locks would order the ranks.
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -11,38 +10,11 @@
 #include <mutex>
 #include <utility>
 
-#include <distributed/liveness/heartbeat.hpp>
-#include <distributed/liveness/watchdog.hpp>
+#include <kozero/distributed/environment.hpp>
 
 #include "thread_mpi.hpp"
 
-namespace kozero::distributed {
-
-void Whereabouts::started(Event /*event*/) {}
-std::string Whereabouts::newest(std::size_t /*count*/) const { return ""; }
-Whereabouts::Wait::Wait(Role role) : role_(static_cast<std::size_t>(role)) {}
-Whereabouts::Wait::~Wait() = default;
-Whereabouts& whereabouts() {
-  static Whereabouts here;
-  return here;
-}
-
-std::atomic<Heartbeat*>& Heartbeat::current() {
-  static std::atomic<Heartbeat*> none = nullptr;
-  return none;
-}
-int known_rank() { return 0; }
-
-std::string Heartbeat::vain(Role /*role*/) const { return ""; }
-std::string Heartbeat::awaited(Role /*role*/) const { return "another rank"; }
-std::string Heartbeat::working_rank(Role /*role*/) const { return "another rank"; }
-std::string Heartbeat::name_of(int rank) const { return "rank " + std::to_string(rank); }
-std::vector<std::string> Heartbeat::positions_of_ranks(std::size_t /*most*/) const { return {}; }
-
-BlockingCall::BlockingCall(const char* /*name*/) {}
-BlockingCall::~BlockingCall() = default;
-
-}  // namespace kozero::distributed
+int kozero::distributed::known_rank() { return 0; }
 
 namespace {
 

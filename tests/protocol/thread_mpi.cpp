@@ -91,7 +91,7 @@ struct Request {
   Member* member = nullptr;
   Message* message = nullptr;  // or
   Meeting* meeting = nullptr;
-  enum { barrier, broadcast, gather } collective = barrier;
+  enum { barrier, broadcast, gather, sum } collective = barrier;
   int root = 0;
   void* to = nullptr;
   bool over = false;  // a collective: its result has arrived
@@ -185,6 +185,19 @@ bool all_came(const Request& request) {
   return request.meeting->arrived == request.member->group->size;
 }
 
+/// Stores the sum of all ranks' numbers.
+void add_all(const Meeting& meeting, char* to) {
+  std::vector<std::uint64_t> sum(meeting.given.front().size() / sizeof(std::uint64_t));
+  for (const auto& bytes : meeting.given) {
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      std::uint64_t addend = 0;
+      std::memcpy(&addend, bytes.data() + i * sizeof(addend), sizeof(addend));
+      sum[i] += addend;
+    }
+  }
+  std::memcpy(to, sum.data(), meeting.given.front().size());
+}
+
 /// Stores the result of a collective.
 void take(const Request& request) {
   auto* to = static_cast<char*>(request.to);
@@ -192,6 +205,7 @@ void take(const Request& request) {
     const auto& bytes = request.meeting->given[static_cast<std::size_t>(request.root)];
     std::memcpy(to, bytes.data(), bytes.size());
   }
+  if (request.collective == Request::sum) add_all(*request.meeting, to);
   if (request.collective != Request::gather) return;
   for (const auto& bytes : request.meeting->given) {
     std::memcpy(to, bytes.data(), bytes.size());
@@ -264,7 +278,8 @@ MPI_Request meet(Member* member, decltype(Request::collective) collective, int r
                  std::size_t bytes) {
   sleep_at_random();
   std::vector<char> given;
-  const bool gives = collective == Request::gather || (collective == Request::broadcast && member->rank == root);
+  const bool gives = collective == Request::gather || collective == Request::sum ||
+                     (collective == Request::broadcast && member->rank == root);
   if (gives && bytes > 0) {
     const auto* begin = static_cast<const char*>(from);
     given.assign(begin, begin + bytes);
@@ -407,6 +422,12 @@ int MPI_Ibcast(void* bytes, int count, MPI_Datatype type, int root, MPI_Comm com
 int MPI_Iallgather(const void* from, int count, MPI_Datatype type, void* to, int /*to_count*/, MPI_Datatype /*to_type*/,
                    MPI_Comm comm, MPI_Request* request) {
   *request = meet(comm, Request::gather, 0, from, to, static_cast<std::size_t>(count) * type);
+  return MPI_SUCCESS;
+}
+
+int MPI_Iallreduce(const void* /*from*/, void* to, int count, MPI_Datatype type, int /*operation*/, MPI_Comm comm,
+                   MPI_Request* request) {
+  *request = meet(comm, Request::sum, 0, to, to, static_cast<std::size_t>(count) * type);
   return MPI_SUCCESS;
 }
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test_checkpoint.cpp: state saved under any placement and rank count loads under any other with equal bytes. A run
 // that stops and resumes gives the bits of a run without a stop.
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
@@ -29,7 +30,7 @@ bool holds_equal_copies(TinyTraining& training) {
     for (const auto& array : state.weights().at_rest()) {
       const auto hash = kernels::bit_hash(Device(), array.words);
       const auto all = distributed::from_all_ranks(training.engine().comm(), hash);
-      equal = equal && (!array.replicated || all == std::vector(all.size(), hash));
+      equal = equal && (!array.replicated || std::ranges::count(all, hash) == std::ssize(all));
     }
   });
   return equal;

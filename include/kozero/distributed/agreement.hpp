@@ -47,6 +47,9 @@ requires std::is_trivially_copyable_v<T> T broadcast_value(Communicator& comm, c
 /// Every rank's text, in rank order.
 std::vector<std::string> gather_text(Communicator& comm, const std::string& text);
 
+/// Whether `mine` is true on every rank. The cost per rank grows with the logarithm of their number.
+bool on_all_ranks(Communicator& comm, bool mine);
+
 /// If any rank's status is not 0, throws on every rank the status and message of the lowest such rank.
 void agree(Communicator& comm, int status, const std::string& message);
 

@@ -141,6 +141,9 @@ class Communicator : public MemorySource {
   virtual void barrier() = 0;
   /// Every rank's bytes, in rank order: size() * mine.size() bytes. All ranks pass the same number of bytes.
   virtual std::vector<std::byte> gather_control(std::span<const std::byte> mine) = 0;
+  /// Sums over the ranks, element by element, modulo 2^64: the same in any order. All ranks pass equally many numbers.
+  /// A rank receives as many bytes as it passes, so use this instead of gather_control where the sum suffices.
+  virtual std::vector<std::uint64_t> sum_control(std::span<const std::uint64_t> mine);
   /// Rank 0's bytes on every rank; the others' argument is ignored.
   virtual std::string broadcast_control(const std::string& bytes) = 0;
 

@@ -50,6 +50,9 @@ class CommunicatorDecorator : public Communicator {
   std::vector<std::byte> gather_control(std::span<const std::byte> mine) override {
     return inner_->gather_control(mine);
   }
+  std::vector<std::uint64_t> sum_control(std::span<const std::uint64_t> mine) override {
+    return inner_->sum_control(mine);
+  }
   std::string broadcast_control(const std::string& bytes) override { return inner_->broadcast_control(bytes); }
 
  protected:
@@ -75,6 +78,7 @@ class CheckedCommunicator final : public CommunicatorDecorator {
   void* share(const std::string& label, std::int64_t bytes) override;
   void barrier() override;
   std::vector<std::byte> gather_control(std::span<const std::byte> mine) override;
+  std::vector<std::uint64_t> sum_control(std::span<const std::uint64_t> mine) override;
   std::string broadcast_control(const std::string& bytes) override;
 
  private:
@@ -85,6 +89,7 @@ class CheckedCommunicator final : public CommunicatorDecorator {
     share,
     barrier,
     gather_control,
+    sum_control,
     broadcast_control
   };
 

@@ -38,8 +38,16 @@ struct BytesSent {
   std::int64_t gathers = 0;   ///< number of gathers
 };
 
+/// The collectives of a step over all ranks with full arrays of one size.
+struct SentArrays {
+  std::int64_t bytes = 0;       ///< of a full array
+  std::int64_t reductions = 0;  ///< per step
+  std::int64_t gathers = 0;     ///< per step
+};
+
 struct MemoryPlan {
   bool on_gpus = false;
+  std::string backend;  ///< of all ranks
   int stage = 0;
   int num_ranks = 1;
   Precision precision = Precision::f32;
@@ -52,7 +60,8 @@ struct MemoryPlan {
   std::vector<MemoryLedger::Line> lines;
   double flops_per_token = 0.0;  ///< floating point operations of training on one token
   int ranks_per_group = 1;
-  BytesSent sent;  ///< per step
+  BytesSent sent;                  ///< per step
+  std::vector<SentArrays> arrays;  ///< sent per step, without groups
 
   [[nodiscard]] std::int64_t of(Memory category) const { return bytes[static_cast<std::size_t>(category)]; }
   /// The sum over all categories but disk.
@@ -70,6 +79,9 @@ struct MemoryPlan {
 /// ranks; a sum sends (n - 1)/n V as above, of which (G - 1)/G V go to other groups; copying the finished gradients to
 /// the other groups sends (G - 1)/n V more.
 BytesSent bytes_sent(const train::Settings& settings, const ParameterTable& table, int num_ranks);
+
+/// The same collectives by size, for ranks that are one group. Empty for a quantized base of adapters.
+std::vector<SentArrays> arrays_sent(const train::Settings& settings, const ParameterTable& table);
 
 /// The plan of `settings` for rank 0 of `num_ranks` ranks that communicate by `backend`. Allocates nothing.
 MemoryPlan memory_plan(const train::Settings& settings, const std::string& backend, int num_ranks);

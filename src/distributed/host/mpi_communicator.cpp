@@ -28,7 +28,7 @@ class MpiCommunicator final : public GroupCommunicator {
         chunk_(chunk_of(size(), options)),
         message_bytes_(options.message_bytes),
         pending_{PendingMessages(2 * size()), PendingMessages(2 * size())},
-        gathers_(options.under_way, PendingMessages(2 * size())) {
+        gathers_(options.under_way, PendingMessages(0)) {  // resized when used
     const auto extent = static_cast<std::size_t>(buffer_extent(size(), options));
     for (auto& buffer : received_) buffer = Buffer("kozero::distributed::mpi", extent);
   }

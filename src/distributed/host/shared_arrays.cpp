@@ -103,8 +103,7 @@ void* SharedArrays::add(std::int64_t bytes) {
   const NewFile file(folder_, room);
   const auto rooms = from_all_ranks(comm_, room);
   const bool mine = map_all(gather_text(comm_, file.path()), rooms, array);
-  const auto all = from_all_ranks(comm_, static_cast<char>(mine));
-  if (std::find(all.begin(), all.end(), char{0}) != all.end()) {
+  if (!on_all_ranks(comm_, mine)) {
     unmap(array);
     return nullptr;
   }

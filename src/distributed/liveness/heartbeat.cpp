@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <utility>
 
 #include <kozero/core/error.hpp>
 #include "src/distributed/group_communicator.hpp"
@@ -25,6 +26,43 @@ bool all_end(const std::vector<Beat>& beats) {
 
 }  // namespace
 
+std::vector<Beat> beats_to_report(const std::vector<Beat>& table) {
+  if (table.size() <= kMostReported) return table;
+  std::vector<std::size_t> chosen = {0};
+  const auto choose = [&](std::size_t rank) {
+    if (chosen.size() < kMostReported && std::ranges::find(chosen, rank) == chosen.end()) chosen.push_back(rank);
+  };
+  for (std::size_t role = 0; role < kRoles; ++role) {
+    int found = 0;
+    for (std::size_t r = 0; r < table.size() && found < 2; ++r) {
+      if (table[r].waits[role] != 0) continue;
+      choose(r);
+      ++found;
+    }
+  }
+  const auto ending = std::ranges::find_if(table, [](const Beat& beat) { return beat.ends != 0; });
+  if (ending != table.end()) choose(static_cast<std::size_t>(ending - table.begin()));
+  std::vector<std::size_t> by_time(table.size());
+  std::iota(by_time.begin(), by_time.end(), std::size_t{0});
+  const auto unheard = [&](std::size_t r) { return table[r].ends != 0 ? 0.0 : table[r].unheard_s; };
+  std::ranges::partial_sort(by_time, by_time.begin() + kMostReported, [&](std::size_t a, std::size_t b) {
+    return std::pair(-unheard(a), a) < std::pair(-unheard(b), b);
+  });
+  for (std::size_t i = 0; i < kMostReported; ++i) choose(by_time[i]);
+  std::vector<Beat> beats;
+  for (const std::size_t rank : chosen) beats.push_back(table[rank]);
+  return beats;
+}
+
+void take_report(const std::vector<Beat>& reported, std::vector<Beat>& table) {
+  for (Beat& beat : table) {
+    beat.unheard_s = 0.0;
+    beat.waits.fill(1);
+    beat.ends = reported.front().all_end;
+  }
+  for (const Beat& beat : reported) table.at(static_cast<std::size_t>(beat.rank)) = beat;
+}
+
 std::atomic<Heartbeat*>& Heartbeat::current() {
   static std::atomic<Heartbeat*> heartbeat = nullptr;
   return heartbeat;
@@ -44,7 +82,8 @@ Heartbeat::Heartbeat(MPI_Comm world) {
   const auto num_peers = peers_.size();
   table_.resize(static_cast<std::size_t>(size_));
   judged_.resize(table_.size());
-  incoming_.assign(num_peers, Table(rank_ == 0 ? 1 : table_.size()));
+  for (int r = 0; r < size_; ++r) table_[static_cast<std::size_t>(r)].rank = r;
+  incoming_.assign(num_peers, Table(rank_ == 0 ? 1 : std::min(table_.size(), kMostReported)));
   expected_.assign(num_peers, MPI_REQUEST_NULL);
   outgoing_.resize(num_peers);
   for (std::size_t i = 0; i < num_peers; ++i) expect(static_cast<int>(i));
@@ -116,6 +155,8 @@ void Heartbeat::round(double elapsed_s) {
     mine = whereabouts().beat();
     mine.number = num_rounds_ + 1;
     mine.ends = ending_ ? 1 : 0;
+    mine.rank = rank_;
+    if (rank_ == 0) mine.all_end = all_end(table_) ? 1 : 0;
     judge();
     for (std::size_t role = 0; role < kRoles; ++role) mine.stalled[role] = stalled_[role].empty() ? 0 : 1;
   }
@@ -149,9 +190,9 @@ void Heartbeat::take(int peer) {
       beat.unheard_s = 0.0;
       if (beat.ends != 0) return;  // the last beat
     } else {
-      table_ = incoming_[i];
+      take_report(incoming_[i], table_);
       without_table_s_ = 0.0;
-      if (all_end(table_)) return;
+      if (do_all_end()) return;
     }
   }
   expect(peer);
@@ -160,7 +201,7 @@ void Heartbeat::take(int peer) {
 void Heartbeat::send() {
   std::shared_ptr<const Table> table;
   if (rank_ == 0)
-    table = std::make_shared<const Table>(table_);
+    table = std::make_shared<const Table>(beats_to_report(table_));
   else
     table = std::make_shared<const Table>(1, table_[static_cast<std::size_t>(rank_)]);
   for (std::size_t i = 0; i < peers_.size(); ++i) send_to(static_cast<int>(i), table);
@@ -172,7 +213,7 @@ void Heartbeat::send_to(int peer, const std::shared_ptr<const Table>& table) {
   check_mpi(MPI_Test(&mine.request, &sent, MPI_STATUS_IGNORE), "MPI_Test");
   if (sent == 0) return;
   // A rank's last message reports that it ends; rank 0's last message reports that all ranks end.
-  if (mine.table != nullptr && all_end(*mine.table)) return;
+  if (mine.table != nullptr && is_last(*mine.table)) return;
   mine.table = table;
   const auto bytes = static_cast<int>(table->size() * sizeof(Beat));
   check_mpi(
@@ -184,9 +225,9 @@ void Heartbeat::send_to(int peer, const std::shared_ptr<const Table>& table) {
 bool Heartbeat::is_over() const {
   const auto is_null = [](MPI_Request request) { return request == MPI_REQUEST_NULL; };
   const bool said = std::all_of(outgoing_.begin(), outgoing_.end(), [&](const Outgoing& each) {
-    return is_null(each.request) && each.table != nullptr && all_end(*each.table);
+    return is_null(each.request) && each.table != nullptr && is_last(*each.table);
   });
-  return ending_ && all_end(table_) && said && std::all_of(expected_.begin(), expected_.end(), is_null);
+  return ending_ && do_all_end() && said && std::all_of(expected_.begin(), expected_.end(), is_null);
 }
 
 double Heartbeat::unheard_time(int rank) const {

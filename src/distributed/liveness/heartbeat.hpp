@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // heartbeat.hpp: a thread that reports this rank's state and position to the other ranks a few times per second.
-//   every rank --Beat--> rank 0 --Beats of all--> every rank
+//   every rank --Beat--> rank 0 --Beats of the ranks that matter to others, at most kMostReported--> every rank
 //   every 0.25 s, or every comm.timeout_s / 8 if that is shorter
+// So rank 0 sends and receives O(n) bytes per round. Beats of all ranks to all ranks would be O(n^2), 2.8 GB at 4,096.
 // So a wait for work of any length (rank 0 prepares a large text) lasts while all ranks live, and ends
 //   once a rank sent no beat for comm.timeout_s, or
 //   once every rank waits and no wait began or ended for comm.timeout_s, a deadlock. Rank 0 detects the deadlock and
@@ -26,6 +27,16 @@
 #include "src/distributed/liveness/watchdog.hpp"
 
 namespace kozero::distributed {
+
+inline constexpr std::size_t kMostReported = 16;
+
+/// The beats of `table`, one per rank, that rank 0 sends to the others: all if there are at most kMostReported. Else
+/// its own, those of the ranks not heard of for the longest times, of the first two ranks that do not wait in each
+/// role, and of the first rank that ends.
+std::vector<Beat> beats_to_report(const std::vector<Beat>& table);
+
+/// Updates `table` on another rank by the beats that rank 0 reported. The other ranks were heard of, and wait.
+void take_report(const std::vector<Beat>& reported, std::vector<Beat>& table);
 
 class Heartbeat {
  public:
@@ -78,6 +89,12 @@ class Heartbeat {
   void judge_stalls();
   void say_stalled(Role role);
   [[nodiscard]] bool is_over() const;
+  /// Whether all ranks end, as far as this rank knows.
+  [[nodiscard]] bool do_all_end() const { return table_.front().all_end != 0; }
+  /// Whether a message of this rank is its last.
+  [[nodiscard]] bool is_last(const Table& sent) const {
+    return (rank_ == 0 ? sent.front().all_end : sent.front().ends) != 0;
+  }
   [[nodiscard]] double unheard_time(int rank) const;
   [[nodiscard]] std::string unresponsive_rank() const;
 

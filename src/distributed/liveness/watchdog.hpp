@@ -30,6 +30,8 @@ struct Beat {
   std::array<std::uint8_t, kRoles> waits = {};
   std::array<std::uint8_t, kRoles> stalled = {};  ///< set by rank 0: all ranks wait for each other
   std::uint8_t ends = 0;                          ///< the rank only has to end MPI
+  std::uint8_t all_end = 0;                       ///< set by rank 0: all ranks do
+  std::int32_t rank = 0;                          ///< of the job
   std::array<char, 19> phase = {};
   std::array<char, 24> collective = {};  ///< newest collective of Role::training
   std::array<char, 16> communicator = {};

@@ -1,12 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// node_layout.cpp: which ranks share a node, and the latency-bandwidth model of sums over nodes.
+// node_layout.cpp: which ranks share a node.
 #include <mpi.h>
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
-#include <kozero/core/parameter_table.hpp>
 #include "src/distributed/group_communicator.hpp"
 #include "src/distributed/liveness/watchdog.hpp"
 #include "src/distributed/nodes/node_layout.hpp"
@@ -44,31 +42,6 @@ NodeLayout node_layout(const Ranks& ranks, int simulated) {
     if (!regular || size % ranks_per_node != 0) return {.num_nodes = 0, .ranks_per_node = 0};
   }
   return {size / ranks_per_node, ranks_per_node};
-}
-
-std::int64_t chain_chunk_bytes(std::int64_t array_bytes, const NodeLayout& layout, std::int64_t most) {
-  constexpr auto kStep = kAlignment * static_cast<std::int64_t>(sizeof(float));
-  const double of_node = std::sqrt(static_cast<double>(array_bytes) * kMessageSeconds * kLinkBytesPerSecond /
-                                   static_cast<double>(layout.num_nodes));
-  const std::int64_t bytes = std::min(static_cast<std::int64_t>(of_node) / layout.ranks_per_node, most);
-  return std::max(bytes / kStep, std::int64_t{1}) * kStep;
-}
-
-double pairwise_seconds(std::int64_t array_bytes, const NodeLayout& layout, std::int64_t chunk_bytes) {
-  const int size = layout.num_nodes * layout.ranks_per_node;
-  const std::int64_t chunk = std::max(chunk_bytes / std::max(size - 1, 1), std::int64_t{1});
-  const std::int64_t chunks = (array_bytes / size + chunk - 1) / chunk;
-  const double messages = static_cast<double>(size - 1) * static_cast<double>(chunks);
-  const double sent = static_cast<double>(layout.ranks_per_node) * static_cast<double>(array_bytes) *
-                      (layout.num_nodes - 1) / layout.num_nodes;
-  return sent / kLinkBytesPerSecond + messages * kMessageSeconds;
-}
-
-double chain_seconds(std::int64_t array_bytes, const NodeLayout& layout, std::int64_t most) {
-  const auto bytes = static_cast<double>(array_bytes);
-  const auto chunk = static_cast<double>(chain_chunk_bytes(array_bytes, layout, most) * layout.ranks_per_node);
-  return (std::ceil(bytes / chunk) + layout.num_nodes) * (kMessageSeconds + chunk / kLinkBytesPerSecond) +
-         bytes / layout.num_nodes / kLinkBytesPerSecond;  // finished shards, beside the sums on full-duplex links
 }
 
 }  // namespace kozero::distributed

@@ -25,7 +25,7 @@ std::unique_ptr<Communicator> control_of_node(const Ranks& all, const NodeLayout
   return make_control_communicator(node.ranks(), timeout_s, {.checks_calls = false});
 }
 
-std::int64_t chain_chunk(const CommunicatorOptions& options) { return options.chunk_bytes / ChainReductions::kWindow; }
+std::int64_t chain_chunk(const CommunicatorOptions& options) { return chain_chunk_limit(options.chunk_bytes); }
 
 /// An all-gather that was started.
 struct Gather {
@@ -69,8 +69,7 @@ class NodesCommunicator final : public GroupCommunicator {
     for (const std::int64_t wanted : from_all_ranks(board_->node(), bytes)) needed += wanted;
     void* own = nullptr;
     if (broadcast_value(board_->node(), char{needed <= free}) != 0) own = board_->arrays().add(bytes);
-    const auto all = from_all_ranks(*this, char{own != nullptr});
-    if (std::ranges::find(all, char{0}) == all.end()) return own;
+    if (on_all_ranks(*this, own != nullptr)) return own;
     if (own != nullptr) board_->arrays().remove_last();
     if (rank() == 0 && !lacks_room_) {
       options_.notice("comm.backend = mpi exchanges " + label +
@@ -235,8 +234,7 @@ std::unique_ptr<Communicator> over_nodes(std::unique_ptr<Communicator> pairwise,
   const auto control = make_control_communicator(ranks, options.timeout_s, {.checks_calls = false});
   auto board = std::make_unique<NodeBoard>(control_of_node(ranks, layout, options.timeout_s), options.shm_folder,
                                            options.under_way);
-  const auto have_room = from_all_ranks(*control, char{board->has_room()});
-  if (std::ranges::find(have_room, char{0}) != have_room.end()) {
+  if (!on_all_ranks(*control, board->has_room())) {
     if (pairwise->rank() == 0) {
       options.notice(
           "comm.backend = mpi exchanges pairwise between all ranks, which is slower on several nodes: a node's " +

@@ -23,7 +23,8 @@ enum MPI_Datatype : int {  // bytes of each
   MPI_INT = 4,
   MPI_FLOAT = 4,
   MPI_DOUBLE = 8,
-  MPI_INT64_T = 8
+  MPI_INT64_T = 8,
+  MPI_UINT64_T = 8
 };
 
 #define MPI_COMM_WORLD (kozero::test::world_of_this_thread())
@@ -39,6 +40,8 @@ constexpr int MPI_ERRORS_RETURN = 0;
 constexpr int MPI_INFO_NULL = 0;
 constexpr int MPI_COMM_TYPE_SHARED = 0;
 constexpr int MPI_MAX_ERROR_STRING = 512;
+constexpr int MPI_SUM = 0;
+#define MPI_IN_PLACE (static_cast<const void*>(nullptr))
 
 int MPI_Comm_rank(MPI_Comm comm, int* rank);
 int MPI_Comm_size(MPI_Comm comm, int* size);
@@ -58,6 +61,9 @@ int MPI_Ibarrier(MPI_Comm comm, MPI_Request* request);
 int MPI_Ibcast(void* bytes, int count, MPI_Datatype type, int root, MPI_Comm comm, MPI_Request* request);
 int MPI_Iallgather(const void* from, int count, MPI_Datatype type, void* to, int to_count, MPI_Datatype to_type,
                    MPI_Comm comm, MPI_Request* request);
+/// Adds numbers of MPI_UINT64_T in place.
+int MPI_Iallreduce(const void* from, void* to, int count, MPI_Datatype type, int operation, MPI_Comm comm,
+                   MPI_Request* request);
 int MPI_Test(MPI_Request* request, int* done, MPI_Status* status);
 int MPI_Testall(int count, MPI_Request* requests, int* done, MPI_Status* statuses);
 int MPI_Request_get_status(MPI_Request request, int* done, MPI_Status* status);
