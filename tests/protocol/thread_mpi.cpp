@@ -375,27 +375,8 @@ int MPI_Comm_compare(MPI_Comm one, MPI_Comm other, int* result) {
   return MPI_SUCCESS;
 }
 
-// Every communicator has all ranks of the job, in the same order.
-int MPI_Comm_group(MPI_Comm /*comm*/, MPI_Group* group) {
-  *group = 0;
-  return MPI_SUCCESS;
-}
-
-int MPI_Group_translate_ranks(MPI_Group /*from*/, int count, const int* ranks, MPI_Group /*to*/, int* translated) {
-  std::copy_n(ranks, count, translated);
-  return MPI_SUCCESS;
-}
-
-int MPI_Group_free(MPI_Group* /*group*/) { return MPI_SUCCESS; }
-
 int MPI_Comm_free(MPI_Comm* comm) {
   *comm = MPI_COMM_NULL;
-  return MPI_SUCCESS;
-}
-
-int MPI_Error_string(int /*code*/, char* text, int* length) {
-  *length = 0;
-  *text = '\0';
   return MPI_SUCCESS;
 }
 

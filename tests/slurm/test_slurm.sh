@@ -177,7 +177,7 @@ lost_rank() {
   local rank
   weights_without_slurm
   submit
-  rank=$(pgrep --newest --full "^$kozero train .* run.dir=run ") || fail "no rank"
+  rank=$(pgrep --newest --full "^$kozero train .*$folder/text.* run.dir=run ") || fail "no rank"
   kill -KILL "$rank"
   ends_with_restarts 1
 }

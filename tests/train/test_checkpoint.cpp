@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // test_checkpoint.cpp: state saved under any placement and rank count loads under any other with equal bytes. A run
 // that stops and resumes gives the bits of a run without a stop.
-#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
