@@ -145,7 +145,7 @@ std::vector<std::string> placement_lines(const std::vector<RankPlacement>& ranks
     const auto [like, is_new] = listed.try_emplace(texts, host);
     const std::string& name = placement(ranks, host[0]).host;
     if (!is_new) {
-      lines.push_back(fmt::format("  {:<11}{}: as {}", named(host), name, named(like->second)));
+      lines.push_back(fmt::format("  {:<11}", named(host)) + name + ": as " + named(like->second));
       continue;
     }
     for (std::size_t i = 0; i < host.size(); ++i) {
