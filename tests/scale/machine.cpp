@@ -14,8 +14,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <simgrid/s4u.hpp>
+#include <stdexcept>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <kozero/distributed/wait_clock.hpp>
@@ -31,8 +33,8 @@ namespace sg = simgrid::s4u;
 
 // A waiting rank looks once in each interval of the clock, all ranks at the same times: SimGrid's cost is per time.
 constexpr double kLook = 1e-6;
-constexpr int kLooksAtOnce = 20000;     // then it looks ever more rarely
-constexpr double kLongestWait = 100.0;  // simulated seconds: the ranks wait for each other
+constexpr int kLooksAtOnce = 200'000;            // 0.2 s; then it looks ever more rarely
+constexpr int kMostLooks = kLooksAtOnce + 1500;  // 1.3 s: the ranks wait for each other
 constexpr const char* kJob = "kozero";
 
 Machine machine;
@@ -165,7 +167,7 @@ Traffic& traffic() { return traffic_of.at(static_cast<std::size_t>(simulated_ran
 void look_again(int looks) {
   const int late = looks - kLooksAtOnce;
   const double seconds = late < 0 ? 0.0 : kLook * late;
-  if (seconds * late > kLongestWait) throw std::runtime_error("waits for another rank: a deadlock");
+  if (looks > kMostLooks) throw std::runtime_error("waits for another rank: a deadlock");
   const double now = simulated_seconds() / kLook;
   pass(std::max(seconds, (std::floor(now + 1.1) - now) * kLook));
 }
@@ -197,14 +199,17 @@ int count_message(int count, MPI_Datatype type, bool sends) {
   return bytes;
 }
 
-/// A request of this process's ranks, and when its message has left, or arrived.
+/// A request of Links::queues, which SMPI does not see.
 struct Open {
-  std::uint64_t from_and_tag = 0;
-  bool sends = false;
-  double left_s = 0.0;
+  int from = -1;  // of a message to receive
+  int tag = 0;
+  double left_s = 0.0;  // of a message to send: when the node's link has sent it
+
+  [[nodiscard]] MPI_Request handle() { return reinterpret_cast<MPI_Request>(this); }
+  static Open& of(MPI_Request request) { return *reinterpret_cast<Open*>(request); }
 };
 
-/// With Links::queues: the times of messages. Of all ranks, since they share the process.
+/// With Links::queues: when messages leave and arrive. They have no bytes.
 class Queues {
  public:
   void begin(const kozero::scale::Machine& machine) {
@@ -215,7 +220,8 @@ class Queues {
   }
   [[nodiscard]] bool are_used() const { return machine_.links == kozero::scale::Links::queues; }
 
-  void send(MPI_Request request, int to, int tag, std::int64_t bytes) {
+  MPI_Request send(int to, int tag, std::int64_t bytes) {
+    kozero::scale::pass(machine_.message_s);
     const int from = kozero::scale::simulated_rank();
     double& sends_until = sends_until_[node(from)];
     double& receives_until = receives_until_[node(to)];
@@ -228,42 +234,45 @@ class Queues {
       receives_until = arrives = std::max(begins + machine_.latency_s, receives_until) + seconds;
     }
     arrivals_[static_cast<std::size_t>(to)][key(from, tag)].push_back(arrives);
-    open_[request] = {0, true, node(from) != node(to) ? sends_until : now};
+    return (new Open{.left_s = node(from) != node(to) ? sends_until : now})->handle();
   }
-  void receive(MPI_Request request, int from, int tag) { open_[request] = {key(from, tag), false, 0.0}; }
+  MPI_Request receive(int from, int tag) { return (new Open{.from = from, .tag = tag})->handle(); }
 
-  /// Whether the message of the request has left, or arrived; true for other requests.
-  [[nodiscard]] bool may_be_done(MPI_Request request) const {
-    const auto found = open_.find(request);
-    if (found == open_.end()) return true;
-    if (found->second.sends) return kozero::scale::simulated_seconds() >= found->second.left_s;
-    const auto& mine = arrivals_[static_cast<std::size_t>(kozero::scale::simulated_rank())];
-    const auto messages = mine.find(found->second.from_and_tag);
-    return messages != mine.end() && kozero::scale::simulated_seconds() >= messages->second.front();
+  /// Whether the message of the request has left, or arrived.
+  [[nodiscard]] bool is_done(MPI_Request request) const {
+    const Open& open = Open::of(request);
+    const double now = kozero::scale::simulated_seconds();
+    if (open.from < 0) return now >= open.left_s;
+    const auto messages = mine().find(key(open.from, open.tag));
+    return messages != mine().end() && now >= messages->second.front();
   }
   void end(MPI_Request request) {
-    const auto found = open_.find(request);
-    if (found == open_.end()) return;
-    if (!found->second.sends) {
-      auto& mine = arrivals_[static_cast<std::size_t>(kozero::scale::simulated_rank())];
-      const auto messages = mine.find(found->second.from_and_tag);
+    const Open& open = Open::of(request);
+    if (open.from >= 0) {
+      auto& all = arrivals_[static_cast<std::size_t>(kozero::scale::simulated_rank())];
+      const auto messages = all.find(key(open.from, open.tag));
       messages->second.erase(messages->second.begin());
-      if (messages->second.empty()) mine.erase(messages);
+      if (messages->second.empty()) all.erase(messages);
+      kozero::scale::pass(machine_.message_s);
     }
-    open_.erase(found);
+    delete &open;
   }
 
  private:
+  using Arrivals = std::unordered_map<std::uint64_t, std::vector<double>>;  // by sender and tag, in order
+
+  [[nodiscard]] const Arrivals& mine() const {
+    return arrivals_[static_cast<std::size_t>(kozero::scale::simulated_rank())];
+  }
   [[nodiscard]] std::size_t node(int rank) const { return static_cast<std::size_t>(rank / machine_.ranks_per_node); }
   static std::uint64_t key(int from, int tag) {
-    return static_cast<std::uint64_t>(from) << 8U | static_cast<unsigned>(tag);
+    return static_cast<std::uint64_t>(from) << 8U | static_cast<std::uint64_t>(tag);
   }
 
   kozero::scale::Machine machine_;
   std::vector<double> sends_until_;  // by node
   std::vector<double> receives_until_;
-  std::unordered_map<MPI_Request, Open> open_;
-  std::vector<std::unordered_map<std::uint64_t, std::vector<double>>> arrivals_;  // by rank and sender, in order
+  std::vector<Arrivals> arrivals_;  // by rank
 };
 
 Queues& queues() {
@@ -277,32 +286,33 @@ void kozero::scale::begin_queues(const Machine& machine) { queues().begin(machin
 
 int MPI_Isend(const void* from, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request* request) {
   const int bytes = count_message(count, type, true);
-  const int code = PMPI_Isend(from, count, type, to, tag, comm, request);
-  if (queues().are_used()) queues().send(*request, to, tag, std::int64_t{bytes} * count);
-  return code;
+  if (!queues().are_used()) return PMPI_Isend(from, count, type, to, tag, comm, request);
+  *request = queues().send(to, tag, std::int64_t{bytes} * count);
+  return MPI_SUCCESS;
 }
 
 int MPI_Irecv(void* to, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Request* request) {
   count_message(count, type, false);
-  const int code = PMPI_Irecv(to, count, type, from, tag, comm, request);
-  if (queues().are_used()) queues().receive(*request, from, tag);
-  return code;
+  if (!queues().are_used()) return PMPI_Irecv(to, count, type, from, tag, comm, request);
+  *request = queues().receive(from, tag);
+  return MPI_SUCCESS;
 }
 
 int MPI_Test(MPI_Request* request, int* done, MPI_Status* status) {
   *done = 1;
   if (*request == MPI_REQUEST_NULL) return MPI_SUCCESS;
-  const MPI_Request before = *request;
-  *done = queues().may_be_done(before) ? 1 : 0;
-  if (*done == 0) return MPI_SUCCESS;
-  const int code = PMPI_Test(request, done, status);
-  if (*done != 0) queues().end(before);
-  return code;
+  if (!queues().are_used()) return PMPI_Test(request, done, status);
+  *done = queues().is_done(*request) ? 1 : 0;
+  if (*done != 0) queues().end(std::exchange(*request, MPI_REQUEST_NULL));
+  return MPI_SUCCESS;
 }
 
 int MPI_Request_get_status(MPI_Request request, int* done, MPI_Status* status) {
   *done = 1;
-  return request == MPI_REQUEST_NULL ? MPI_SUCCESS : PMPI_Request_get_status(request, done, status);
+  if (request == MPI_REQUEST_NULL) return MPI_SUCCESS;
+  if (!queues().are_used()) return PMPI_Request_get_status(request, done, status);
+  *done = queues().is_done(request) ? 1 : 0;
+  return MPI_SUCCESS;
 }
 
 int MPI_Testall(int count, MPI_Request* requests, int* done, MPI_Status* /*statuses*/) {

@@ -28,7 +28,7 @@ using namespace kozero;
 
 namespace {
 
-constexpr int kSteps = 2;             // after one that is not measured
+constexpr int kSteps = 1;             // after one that is not measured
 constexpr double kTolerance = 0.15;   // of a step's time
 constexpr int kStartAgreements = 25;  // those of a run on a deck without data files (run/session.cpp, run_start.cpp)
 constexpr std::int64_t kHashBytes = 16;

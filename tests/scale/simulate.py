@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
-# simulate.py FOLDER RANKSxRANKS_PER_NODExGBITxSTAGE ...: simulates steps on clusters with the programs in FOLDER
-# (build/release/tests/scale) and prints a row of a table for each. Exit status 1: a row differs from the plan; 77:
+# simulate.py FOLDER RANKSxRANKS_PER_NODExGBITxSTAGExLINKS ...: simulates steps on clusters with the programs in FOLDER
+# (build/release/tests/scale) and prints a row of a table for each. LINKS: flows or queues (machine.hpp). Exit status 1: a row differs from the plan; 77:
 # SimGrid is missing. --keep FILE: appends all numbers.
 import argparse
+import os
 import pathlib
 import resource
 import subprocess
@@ -16,7 +17,7 @@ import time
 MEMORY = 20e9  # bytes per second that a rank reads and writes
 TERAFLOPS = 2.0  # of a rank
 COLUMNS = (
-    ("ranks x per node, Gbit/s, stage", lambda v: v["name"]),
+    ("ranks x per node, Gbit/s, stage, links", lambda v: v["name"]),
     ("step, plan, ms", lambda v: f"{1e3 * v['step_s'][0]:.1f}, {1e3 * v['step_s'][1]:.1f}"),
     ("exposed, plan, ms", lambda v: f"{1e3 * v['exposed_s'][0]:.1f}, {1e3 * v['planned_exposed_s'][0]:.1f}"),
     ("requests", lambda v: f"{v['requests'][0]:,.0f}"),
@@ -36,17 +37,17 @@ def numbers_of(text):
 
 
 def simulated(folder, case):
-    ranks, per_node, gbit, stage = case.split("x")
+    ranks, per_node, gbit, stage, links = case.split("x")
     deck = pathlib.Path(__file__).with_name("model.toml")
     with tempfile.NamedTemporaryFile("w", suffix=".plan") as plan:
         arguments = [ranks, per_node, gbit, str(MEMORY)]
         subprocess.run([folder / "write_plan", deck, *arguments, str(TERAFLOPS), stage], stdout=plan, check=True)
         start = time.monotonic()
-        run = subprocess.run([folder / "simulated_ranks", plan.name, *arguments], stdout=subprocess.PIPE, text=True)
+        run = subprocess.run([folder / "simulated_ranks", plan.name, *arguments, links], stdout=subprocess.PIPE, text=True)
     if run.returncode not in (0, 1) or "step_s" not in run.stdout:
         sys.exit(f"{case}: simulated_ranks ended with status {run.returncode}")
     values = numbers_of(run.stdout)
-    values["name"] = f"{ranks} x {per_node}, {gbit}, {stage}"
+    values["name"] = f"{ranks} x {per_node}, {gbit}, {stage}, {links}"
     values["wall"] = time.monotonic() - start
     values["peak"] = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
     differing = [line for line in run.stdout.splitlines() if line.endswith("DIFFERS")]
@@ -59,6 +60,7 @@ def main():
     parser.add_argument("cases", nargs="+")
     parser.add_argument("--keep")
     options = parser.parse_args()
+    os.environ.update(OMP_NUM_THREADS="1", OMP_PROC_BIND="false")
     if not (options.folder / "simulated_ranks").exists():
         print("skipped: needs SimGrid: cmake/install_packages.sh scale")
         return 77

@@ -3,7 +3,7 @@
 // heartbeat.hpp: a thread that reports this rank's state and position to the other ranks a few times per second.
 //   every rank --Beat--> rank 0 --Beats of the ranks that matter to others, at most kMostReported--> every rank
 //   every 0.25 s, or every comm.timeout_s / 8 if that is shorter
-// So rank 0 sends and receives O(n) bytes per round. Beats of all ranks to all ranks would be O(n^2), 2.8 GB at 4,096.
+// So rank 0 sends and receives O(n) bytes per round. Beats of all ranks to all ranks would be O(n^2), 2.1 GB at 4,096.
 // So a wait for work of any length (rank 0 prepares a large text) lasts while all ranks live, and ends
 //   once a rank sent no beat for comm.timeout_s, or
 //   once every rank waits and no wait began or ended for comm.timeout_s, a deadlock. Rank 0 detects the deadlock and
