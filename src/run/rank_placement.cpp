@@ -124,6 +124,13 @@ std::string note_on(const Sharers& crowded, const std::vector<RankPlacement>& ra
       cores == 1 ? "core " + numbers : fmt::format("{} cores ({})", cores, numbers), fewer_ranks, fewer_threads);
 }
 
+/// "  rank 0     node1: ..."
+std::string row(std::string who, const std::string& where) {
+  constexpr std::size_t kWidth = 11;
+  who.resize(std::max(who.size(), kWidth), ' ');
+  return "  " + who + where;
+}
+
 }  // namespace
 
 std::vector<RankPlacement> placements_of(const train::Runtime& runtime, distributed::Communicator& comm) {
@@ -145,11 +152,11 @@ std::vector<std::string> placement_lines(const std::vector<RankPlacement>& ranks
     const auto [like, is_new] = listed.try_emplace(texts, host);
     const std::string& name = placement(ranks, host[0]).host;
     if (!is_new) {
-      lines.push_back(fmt::format("  {:<11}", named(host)) + name + ": as " + named(like->second));
+      lines.push_back(row(named(host), name + ": as " + named(like->second)));
       continue;
     }
     for (std::size_t i = 0; i < host.size(); ++i) {
-      lines.push_back(fmt::format("  {:<11}{}: {}", named({host[i]}), name, texts[i]));
+      lines.push_back(row(named({host[i]}), name + ": " + texts[i]));
     }
   }
   constexpr std::size_t kMost = 1 + kMostPlacementLines;
