@@ -58,6 +58,7 @@ int __wrap_munmap(void* begin, std::size_t bytes) {  // NOLINT
   }
   return __real_munmap(begin, bytes);
 }
+}  // extern "C"
 
 // Every communicator has all ranks of the job, in the same order.
 int MPI_Comm_group(MPI_Comm /*comm*/, MPI_Group* group) {
@@ -76,5 +77,4 @@ int MPI_Error_string(int /*code*/, char* text, int* length) {
   *length = 0;
   *text = '\0';
   return MPI_SUCCESS;
-}
 }
