@@ -15,7 +15,6 @@ import sys
 import job
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-NOT_HERE = 77  # the status of a test that cannot run here
 
 
 def status_on_hosts(number, rate=0):
@@ -23,15 +22,9 @@ def status_on_hosts(number, rate=0):
     limited. Returns its status, or None if this is that second run, which has HOSTS_FOLDER in its environment."""
     if "HOSTS_FOLDER" in os.environ:
         return None
-    missing = [name for name in ("ip", "tc", "unshare", "nsenter", "pgrep", "mpiexec.hydra") if not shutil.which(name)]
-    if os.geteuid() != 0 or missing:
-        print(f"skipped: needs root{' and ' + ', '.join(missing) if missing else ''}")
-        return NOT_HERE
-    namespaces = ["unshare", "--net", "--mount", "--pid", "--fork", "true"]
-    if subprocess.run(namespaces, stderr=subprocess.DEVNULL).returncode != 0:
-        print("skipped: needs namespaces, which this machine refuses")
-        return NOT_HERE
     script = str(ROOT / "tests/cluster/network_namespaces.sh")
+    if status := subprocess.run([script, "check"]).returncode:
+        return status
     return subprocess.run([script, str(number), "1", str(rate), "beside", sys.executable, *sys.argv]).returncode
 
 

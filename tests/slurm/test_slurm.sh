@@ -10,7 +10,6 @@ here=$(cd "$(dirname "$0")" && pwd)
 kozero=$(realpath "$1")
 inputs=$(realpath "$here/../../inputs")
 
-skip() { echo "skipped: $*"; exit 77; }
 fail() {
   echo "FAILED: $*"
   tail -n 20 "$folder"/*.txt "$folder"/*.log 2>/dev/null
@@ -18,16 +17,10 @@ fail() {
 }
 
 if [[ -z ${HOSTS_FOLDER:-} ]]; then
-  ((EUID == 0)) || skip 'needs root: sudo ctest -R test_slurm'
+  "$here/../cluster/network_namespaces.sh" check || exit
   for program in slurmctld slurmd munged sbatch; do
-    command -v $program >/dev/null || skip "needs $program: cmake/install_packages.sh slurm"
+    command -v $program >/dev/null || { echo "skipped: needs $program: cmake/install_packages.sh slurm"; exit 77; }
   done
-  for program in ip tc unshare nsenter pgrep mpiexec.hydra; do
-    command -v $program >/dev/null || skip "needs $program: cmake/install_packages.sh cluster"
-  done
-  unshare --net --mount --uts --ipc --pid --fork true 2>/dev/null || skip 'needs namespaces, which this machine refuses'
-  ip link add kzprobe0 type veth peer name kzprobe1 2>/dev/null || skip 'needs veth, which this kernel has not'
-  ip link del kzprobe0
   TMPDIR=$(mktemp -d)  # of all scripts below
   export TMPDIR
   trap 'rm -rf "$TMPDIR"' EXIT
