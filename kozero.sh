@@ -226,18 +226,20 @@ run_ranks() {
 
 # run_with_restarts PRESET RANKS RESTARTS HOSTS_FILE train ...: RANKS and HOSTS_FILE may be empty.
 run_with_restarts() {
-  local preset=$1 ranks=$2 restarts=${3:-0} file=$4 told mpiexec
+  local preset=$1 ranks=$2 restarts=${3:-0} file=$4 told mpiexec kind=restarts
   shift 5
   if under_a_launcher || [[ -n ${SLURM_JOB_ID:-} ]]; then
     refuse "--restarts and --hosts start ranks; inside a job of Slurm or mpiexec use inputs/slurm/*.sh"
   fi
   export KOZERO_STARTED_BY="$0 --restarts $restarts${file:+ --hosts $file}"  # for the command with which a stopped run goes on
   [[ $preset == release ]] || KOZERO_STARTED_BY+=" --preset $preset"
-  told=$("$(binary_of "$preset")" ranks restarts "$@") || exit $?
-  ranks=${ranks:-$(head -n 1 <<<"$told")}
+  ((restarts > 0)) || kind=hosts
+  told=$("$(binary_of "$preset")" ranks "$kind" "$@") || exit $?
+  mapfile -t told <<<"$told"  # ranks, run.dir, checkpoint.resume, a stop signal
   read_launcher "$preset"
   source "$kRoot/src/program/restarts.sh"
-  supervise "$restarts" "$file" "$ranks" "$(tail -n 1 <<<"$told")" "$(binary_of "$preset")" train "$@" checkpoint.resume=auto
+  supervise "$restarts" "$file" "${ranks:-${told[0]}}" "${told[1]}" "${told[3]}" \
+    "$(binary_of "$preset")" train "$@" "checkpoint.resume=${told[2]}"
 }
 
 # verify_with_threads PRESET RANKS verify ...: with 1 thread per rank, then with 2 and 3. A process keeps its number of

@@ -34,7 +34,7 @@ readonly kFedoraNames='
   libpcre2-dev pcre2-devel               libxxhash-dev xxhash-devel          libsentencepiece-dev sentencepiece-devel
   libutf8proc-dev utf8proc-devel         zlib1g-dev zlib-devel               libzstd-dev libzstd-devel
   catch2 catch-devel                     libnccl-dev libnccl-devel           gnuplot-nox gnuplot
-  iproute2 iproute                       procps procps-ng                    slurm-wlm slurm,slurm-slurmctld,slurm-slurmd'
+  iproute2 iproute,iproute-tc            procps procps-ng                    slurm-wlm slurm,slurm-slurmctld,slurm-slurmd'
 
 # os_release KEY: the value of KEY, without quotes.
 os_release() { sed -nE "s/^$1=[\"']?([^\"']*)[\"']?$/\1/p" "${KOZERO_OS_RELEASE:-/etc/os-release}" 2>/dev/null || true; }
@@ -231,7 +231,10 @@ case ${1:-} in
   gnuplot) apt_install gnuplot-nox ;;
   cluster) apt_install iproute2 util-linux procps ;;
   slurm) apt_install munge slurm-wlm ;;
-  scale) apt_install libsimgrid-dev ;;
+  scale)
+    ! is_fedora || die "SimGrid: no package of it on $(os_release NAME) is known here; build 3.32 from https://simgrid.org"
+    apt_install libsimgrid-dev
+    ;;
   style) install_style_checkers ;;
   missing) install_missing "$2" "$3" ;;
   *) die "install_packages.sh: '${1:-}' is not one of: tools, gnuplot, cluster, slurm, scale, style, missing" ;;

@@ -18,13 +18,27 @@ using program::DeckArguments;
 using program::OptionParser;
 using run::Session;
 
+namespace {
+
+/// A stop signal that launchers hand on to all ranks (not SIGHUP); "" without one.
+std::string forwarded_signal(const std::vector<std::string>& stop_signals) {
+  for (const char* const name : {"SIGUSR1", "SIGTERM", "SIGINT", "SIGUSR2", "SIGXCPU"}) {
+    if (std::ranges::find(stop_signals, name) != stop_signals.end()) return name;
+  }
+  return "";
+}
+
+}  // namespace
+
 /// Prints how many ranks kozero.sh starts for the command `train ...` or `verify ...`: the deck's run.ranks; for verify
-/// the largest of --ranks, or with RUN --replay the count of that run. For `restarts ...`, a `train` that kozero.sh
-/// starts again if a rank is lost, also prints run.dir. Throws the same errors as the command.
+/// the largest of --ranks, or with RUN --replay the count of that run. For `restarts ...` and `hosts ...`, a `train`
+/// that kozero.sh starts with --restarts or with --hosts alone, also prints run.dir, checkpoint.resume ("auto" by
+/// default) and a signal that stops the run. Throws the same errors as the command.
 void ranks(const distributed::Environment& environment, const Arguments& command) {
   const std::string name = command.empty() ? "" : command[0];
-  if (name != "train" && name != "verify" && name != "restarts") {
-    throw Error(Failure::deck, "ranks: \"" + name + "\": accepted: train | verify | restarts, and its arguments",
+  if (name != "train" && name != "verify" && name != "restarts" && name != "hosts") {
+    throw Error(Failure::deck,
+                "ranks: \"" + name + "\": accepted: train | verify | restarts | hosts, and its arguments",
                 Error::Seen::by_all_ranks);
   }
   OptionParser parser(name);
@@ -56,7 +70,11 @@ void ranks(const distributed::Environment& environment, const Arguments& command
   if (!session.is_first_rank()) return;
   std::cout << (options.ranks.empty() ? session.deck().run.ranks : *std::ranges::max_element(options.ranks))
             << std::endl;
-  if (name == "restarts") std::cout << session.deck().run.dir << std::endl;
+  if (name != "restarts" && name != "hosts") return;
+  const io::Deck& deck = session.deck();
+  std::cout << deck.run.dir << "\n"
+            << (deck.is_set("checkpoint.resume") ? deck.checkpoint.resume : "auto") << "\n"
+            << forwarded_signal(deck.run.stop_signals) << std::endl;
 }
 
 }  // namespace kozero::commands

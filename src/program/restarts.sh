@@ -98,6 +98,9 @@ choose_living() {
   for host in "${hosts[@]}"; do ((missed[$host] > 0)) || living+=("$host"); done
 }
 
+# Status 5: no communication with a host.
+lose() { say "$*"; exit 5; }
+
 # Before the first start: a host that is named and does not answer is more often a mistake than a loss.
 require_all_hosts() {
   local host text
@@ -106,10 +109,10 @@ require_all_hosts() {
     ((missed[$host] > 0)) || continue
     text=$(tail -n 1 "$replies/$host" | tr -d '\r')
     if [[ $text == *'ermission denied'* || $text == *'verification failed'* ]]; then
-      die "host $host: ssh would ask for a password, or does not know the host ($text);" \
+      lose "host $host: ssh would ask for a password, or does not know the host ($text);" \
         "'ssh -oBatchMode=yes $host true' must work"
     fi
-    die "host $host does not answer ssh within 10 s (${text:-no reply}); correct its name or take it out of the list"
+    lose "host $host does not answer ssh within 10 s (${text:-no reply}); correct its name or take it out of the list"
   done
 }
 
@@ -121,7 +124,7 @@ require_program() {
     question+=("$!")
   done
   for host in "${hosts[@]}"; do
-    wait_for "${question[0]}" || die "host $host cannot start $1 ($(tail -n 1 "$replies/$host" | tr -d '\r'));" \
+    wait_for "${question[0]}" || lose "host $host cannot start $1 ($(tail -n 1 "$replies/$host" | tr -d '\r'));" \
       "all hosts need this build under the same path, and its libraries"
     question=("${question[@]:1}")
   done
@@ -166,12 +169,12 @@ watch_launcher() {
   local told=0 next=$((SECONDS + probe_s)) host
   why=''
   while kill -0 "$launcher" 2>/dev/null; do
-    sleep 0.2
+    { sleep 0.2; } 2>/dev/null  # Bash reports a killed launcher here
     # The program has reported its end, and the launcher cannot tell a host that is gone.
     if [[ -s $KOZERO_STATUS_FILE ]]; then ((told > 0)) || told=$SECONDS; fi
     if ((told > 0 && SECONDS - told > 10)); then end_launcher; fi
     ((${#hosts[@]} > 0 && SECONDS >= next)) || continue
-    ask_all_hosts
+    { ask_all_hosts; } 2>/dev/null
     next=$((SECONDS + probe_s))
     for host in "${living[@]}"; do
       ((missed[$host] == 0)) || next=$SECONDS  # at once again
@@ -183,16 +186,17 @@ watch_launcher() {
   done
 }
 
-# Stops a run on fewer ranks than asked for (SIGUSR1: it saves) if hosts that it lacks have answered three times.
+# Stops a run on fewer ranks than asked for, which saves, if hosts that it lacks have answered three times.
 stop_if_regained() {
   local host
+  [[ -n $stop_signal ]] || return 0
   for host in "${hosts[@]}"; do
     [[ " ${living[*]} " != *" $host "* ]] && ((answered[$host] >= 3)) || continue
     regained+="${regained:+ }$host"
   done
   [[ -n $regained ]] || return 0
   say "answering again: $regained; the run saves and starts again on all hosts"
-  kill -USR1 "$launcher" 2>/dev/null || true
+  kill -"$stop_signal" "$launcher" 2>/dev/null || true
 }
 
 # is_lost STATUS: whether a start ended by a loss. STATUS: the program's; none if it was killed. After the first start, 2
@@ -208,7 +212,8 @@ is_lost() {
 
 # start_once COMMAND...: on the living hosts. Returns after a loss, else ends this script with the run's status.
 start_once() {
-  local told='' status=0
+  local told='' status=75
+  end_if_asked
   started=$ranks why='no host answers' regained=''
   if ((${#hosts[@]} > 0 && ranks > $(slots_of "${living[@]}"))); then started=$(slots_of "${living[@]}"); fi
   if ((started > 0)); then
@@ -217,8 +222,9 @@ start_once() {
     export KOZERO_STATUS_FILE=$status_file.$starts
     : >"$KOZERO_STATUS_FILE"
     begin_launcher "${launch[@]}" "$@"
+    [[ -z $asked ]] || kill -TERM "$launcher"  # before begin_launcher handed signals on
     watch_launcher
-    wait "$launcher" && status=0 || status=$?
+    { wait "$launcher" && status=0 || status=$?; } 2>/dev/null
     end_rest_of_launcher
     launcher=''
     stop_between_starts
@@ -234,10 +240,17 @@ start_once() {
   first=no
 }
 
-# From now on a signal ends this script at the next command, with status 75: nothing runs that could save.
+# From now on a signal ends this script before the next start.
 stop_between_starts() {
   local signal
   for signal in INT TERM HUP USR1 USR2 XCPU; do trap "asked=$signal" "$signal"; done
+}
+
+# Status 75, although nothing runs that could save: as of a run that is stopped.
+end_if_asked() {
+  [[ -n $asked ]] || return 0
+  say "stopped by SIG$asked while no rank ran; the same command goes on from ${before:-the beginning}"
+  exit 75
 }
 
 # begin_supervision HOSTS_FILE PROGRAM: checks what can be checked before a step is spent.
@@ -264,15 +277,15 @@ leave_nothing() {
   [[ -z $status_file ]] || rm -f "$status_file".*
 }
 
-# supervise RESTARTS HOSTS_FILE RANKS RUN_DIR PROGRAM train ...: ends with the run's status, or 5 after RESTARTS
-# restarts in a row without a new checkpoint. HOSTS_FILE may be empty.
+# supervise RESTARTS HOSTS_FILE RANKS RUN_DIR SIGNAL PROGRAM train ...: ends with the run's status, or 5 after RESTARTS
+# restarts in a row without a new checkpoint. HOSTS_FILE may be empty, and SIGNAL, by which the run is stopped.
 supervise() {
-  local restarts=$1 ranks=$3 run=$4 probe_s=${KOZERO_PROBE_S:-5} tries=0 starts=0 first=yes
-  local before now started launch why regained  # of one start
+  local restarts=$1 ranks=$3 run=$4 stop_signal=$5 probe_s=${KOZERO_PROBE_S:-5} tries=0 starts=0 first=yes
+  local before now started launch why regained on  # of one start
   asked='' launcher='' status_file=''
-  begin_supervision "$2" "$5"
-  shift 4
   before=$(newest_checkpoint "$run")
+  begin_supervision "$2" "$6"
+  shift 5
   while true; do
     start_once "$@"
     now=$(newest_checkpoint "$run")
@@ -284,8 +297,9 @@ supervise() {
     fi
     pause_before_restart
     if ((${#hosts[@]} > 0)); then choose_living; fi
-    say "restart (without progress: $tries of $restarts) from ${before:-the beginning}" \
-      "on ${living[*]:-this machine}: $why"
+    on='this machine'
+    ((${#hosts[@]} == 0)) || on=${living[*]:-no host}
+    say "restart (without progress: $tries of $restarts) from ${before:-the beginning} on $on: $why"
   done
 }
 
@@ -306,5 +320,5 @@ pause_before_restart() {
     pause=$!
     wait "$pause" || kill "$pause" 2>/dev/null || true
   fi
-  [[ -z $asked ]] || { say "stopped by SIG$asked between two starts; the same command goes on from ${before:-the beginning}"; exit 75; }
+  end_if_asked
 }

@@ -94,12 +94,12 @@ LifeBoard::~LifeBoard() {
 
 LifeBoard::Sign LifeBoard::await(int peer) const {
   struct timespec until {};
-  clock_gettime(CLOCK_REALTIME, &until);
+  clock_gettime(CLOCK_MONOTONIC, &until);
   until.tv_nsec += kLook;
   until.tv_sec += until.tv_nsec / 1'000'000'000;
   until.tv_nsec %= 1'000'000'000;
   pthread_mutex_t& mutex = memory_->of_rank.data()[peer];
-  const int status = pthread_mutex_timedlock(&mutex, &until);
+  const int status = pthread_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &until);
   if (status == ETIMEDOUT) return Sign::lives;
   if (status == EOWNERDEAD) return Sign::died;
   if (status == 0) pthread_mutex_unlock(&mutex);

@@ -245,6 +245,7 @@ if [[ $1 == probe ]]; then
   on_host 1 ping -c 20 -i 0.05 -q 10.77.0.2 2>/dev/null | tail -n 1 || true
 elif [[ $1 == beside ]]; then
   write_failures
+  check_rate
   run_beside "${@:2}" || status=$?
 else
   check_rate

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The KoZeRO authors
 // other_clock.cpp: a library for LD_PRELOAD that moves a program's clock by KOZERO_CLOCK_AHEAD_S seconds, as on a host
-// whose clock is wrong. It moves the clock of the date only, and the ends of waits that are given by that clock.
+// whose clock is wrong. It moves the clock of the date only. A wait that ends by that clock would end at once or late.
 #include <dlfcn.h>
-#include <pthread.h>
 #include <sys/time.h>
 #include <cstdlib>
 #include <ctime>
@@ -46,13 +45,6 @@ std::time_t time(std::time_t* now) noexcept {
   const std::time_t moved = kNext(nullptr) + ahead_s();
   if (now != nullptr) *now = moved;
   return moved;
-}
-
-int pthread_mutex_timedlock(pthread_mutex_t* __restrict mutex, const struct timespec* __restrict end) noexcept {
-  static auto* const kNext = next<int(pthread_mutex_t*, const struct timespec*)>("pthread_mutex_timedlock");
-  struct timespec here = *end;
-  here.tv_sec -= ahead_s();
-  return kNext(mutex, &here);
 }
 
 }  // extern "C"

@@ -24,6 +24,7 @@ from restarted_job import Script, below, kill, status_on_hosts
 
 MODEL = ["model.layers=2", "train.global_batch=8", "train.micro_batch=1", "run.steps=6", "log.every=1"]
 SLOW = ["comm.backend=mpi", "comm.latency_us=5000"]  # a step takes about 0.1 s; the bits stay
+LARGE = ["zero.stage=3", "model.dim=1024", "model.heads=8", "model.layers=8"]  # 0.4 GB of weights
 HANGS = 124
 LISTS = {"mpich": "10.77.0.1:2\n10.77.0.2:2  # two\n", "open_mpi": "10.77.0.1 slots=2\n10.77.0.2 slots=2 max_slots=4\n"}
 
@@ -213,8 +214,7 @@ def refusals(case):
     hosts.unmount(2, case.arguments.deck)
 
     limited = ["bash", "-c", 'ulimit -v 900000; exec "$@"', "bash"]
-    large = ["zero.stage=3", "model.dim=1024", "model.heads=8", "model.layers=8"]
-    ended = case.train([1, 1], "large", *large, before={1: limited})
+    ended = case.train([1, 1], "large", *LARGE, before={1: limited})
     case.refused(2, r"the run needs .* are available on host host2 \(ulimit -v\); ", ended, "large")
 
 
@@ -224,13 +224,13 @@ def starts(case):
     begin = "kozero: "
     pathlib.Path(f"{hosts.folder}/lost-{address(2)}").touch()
     ended = case.script_on(list_of_hosts, ["-n", "2"])
-    case.refused(1, r"host 10\.77\.0\.2 does not answer ssh within 10 s .*; correct its name or take it out of the list", ended, begin=begin)
+    case.refused(5, r"host 10\.77\.0\.2 does not answer ssh within 10 s .*; correct its name or take it out of the list", ended, begin=begin)
     hosts.do("return", 2)
     libraries = subprocess.run(["ldd", case.arguments.kozero], check=True, stdout=subprocess.PIPE).stdout.decode()
     library = os.path.realpath(re.search(r"libmpich\.so\S* => (\S+)", libraries).group(1))
     hosts.mount(2, library, "/dev/null")
     ended = case.script_on(list_of_hosts, ["-n", "2"])
-    case.refused(1, r"host 10\.77\.0\.2 cannot start .*kozero \(.*libmpich.*\); all hosts need this build", ended, begin=begin)
+    case.refused(5, r"host 10\.77\.0\.2 cannot start .*kozero \(.*libmpich.*\); all hosts need this build", ended, begin=begin)
     hosts.unmount(2, library)
 
     (case.folder / "list").write_text("10.77.0.1 slots=1\n")
@@ -291,6 +291,7 @@ def left_on(case, host):
 def memory(case):
     """A rank gets no more memory from its third step on: the steps need none, what follows them may fail in one line. A
     rank is killed, as the kernel does it."""
+    exhausted_on_host2 = r"\[rank 1\] error: memory is exhausted on this node .*, host host2: use fewer ranks per host, or raise"
     case.alone("alone_40", "run.steps=40")
     case.launch([1, 1], case.command("run", *SLOW, "zero.stage=3", "run.steps=40", "comm.timeout_s=8"))
     case.until_step("run", 3)
@@ -303,9 +304,13 @@ def memory(case):
     else:
         lines = re.findall(r"^\[rank \d\] error: .*", case.said, re.M)
         # MPI's messages need memory too; without it they stall.
-        exhausted = (r"\[rank 1\] error: memory is exhausted on this node .*, host host2: use fewer ranks per host, or raise|"
-                     r"\[rank \d\] error: rank \d waited \d+\.\d s in .*: it is lost, or comm.timeout_s is too short")
-        case.expect(len(lines) == 1 and re.search(exhausted, lines[0]), f"no more memory: status {status}, {lines}")
+        lost = r"\[rank \d\] error: rank \d waited \d+\.\d s in .*: it is lost, or comm.timeout_s is too short"
+        case.expect(status in (1, 5) and len(lines) == 1 and re.search(exhausted_on_host2 if status == 1 else lost, lines[0]),
+                    f"no more memory: status {status}, {lines}")
+    # The limit of a data segment is none of those that the plan asks for: the rank's arrays do not fit.
+    limited = ["bash", "-c", 'ulimit -d 300000; exec "$@"', "bash"]
+    status = case.train([1, 1], "large", *LARGE, "comm.backend=mpi", before={1: limited})
+    case.refused(1, r"out of memory on host host2: \d+ bytes for gathered \(.*\) after \d+ bytes; use fewer ranks per host", status, "large")
     case.launch_script("10.77.0.1\n10.77.0.2\n", ["-n", "2"], *SLOW, "run.steps=4000", f"run.dir={case.folder}/killed")
     case.until_step("killed", 3)
     case.hosts.on(2, f"pkill -KILL {RANKS}")

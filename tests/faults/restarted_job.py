@@ -53,11 +53,11 @@ class Script:
         probe_s = os.environ.get("KOZERO_PROBE_S", "1")
         return {**os.environ, "OMP_NUM_THREADS": "1", "OMP_PROC_BIND": "false", "KOZERO_PROBE_S": probe_s, **settings}
 
-    def start(self, options, *overrides):
+    def start(self, options, *overrides, **settings):
         self.said = self.folder / "said.txt"
         with open(self.said, "wb") as said:
             self.supervisor = subprocess.Popen(self.command(options, *overrides), stdout=said, stderr=subprocess.STDOUT,
-                                               stdin=subprocess.DEVNULL, env=self.environment(), cwd=self.folder)
+                                               stdin=subprocess.DEVNULL, env=self.environment(**settings), cwd=self.folder)
         return self.supervisor
 
     def end(self):

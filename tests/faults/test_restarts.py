@@ -69,13 +69,14 @@ def refusals(script, arguments):
     refused(2, "-n 6: hosts has 5 slots; give fewer ranks", [*some[:-1], "6"],
             hosts="\ufeffa:2 ifname=eth0\r\nb max_slots=4 slots = 2  # two\r\n\tc\r\n")
     refused(2, "KOZERO_PROBE_S = 0.5: accepted: whole seconds", some, hosts="a:2\n", KOZERO_PROBE_S="0.5")
+    refused(2, "-n 9: hosts has 5 slots", ["--hosts", "hosts", "-n", "9"], "checkpoint.every=0", hosts="a:5\n")
     ssh = script.folder / "ssh"
     ssh.write_text('#!/bin/sh\n[ "$1" = -oBatchMode=yes ] || exit 0\necho "me@b: Permission denied (publickey,password)." >&2\nexit 255\n')
     ssh.chmod(0o755)
-    refused(1, "host b: ssh would ask for a password, .*'ssh -oBatchMode=yes b true' must work", some, hosts="b:2\n",
+    refused(5, "host b: ssh would ask for a password, .*'ssh -oBatchMode=yes b true' must work", some, hosts="b:2\n",
             HYDRA_LAUNCHER_EXEC=str(ssh))
     ssh.write_text("#!/bin/sh\necho 'ssh: connect to host b port 22: No route to host' >&2\nexit 255\n")
-    refused(1, "host b does not answer ssh within 10 s .*No route to host", some, hosts="b:2\n", HYDRA_LAUNCHER_EXEC=str(ssh))
+    refused(5, "host b does not answer ssh within 10 s .*No route to host", some, hosts="b:2\n", HYDRA_LAUNCHER_EXEC=str(ssh))
     return failures.count
 
 
@@ -132,8 +133,26 @@ def signal_in_a_pause(script, arguments):
     supervisor.send_signal(signal.SIGTERM)
     failures.expect(supervisor.wait(60) == 75, f"status {supervisor.returncode}, wanted 75")
     failures.expect(time.monotonic() - begun < 1.5, "it waited for the end of the pause")
-    failures.expect("stopped by SIGTERM between two starts" in script.said.read_text(), "no line on the signal")
+    failures.expect("stopped by SIGTERM while no rank ran" in script.said.read_text(), "no line on the signal")
     failures.expect("No such process" not in script.said.read_text(), "the signal went to a process that has ended")
+    return failures.count
+
+
+def signal_before_a_start(script, arguments):
+    """SIGTERM while hosts are asked ends the script before a rank starts."""
+    failures = Failures(script)
+    ssh = script.folder / "ssh"
+    ssh.write_text("#!/bin/sh\nsleep 1\n")
+    ssh.chmod(0o755)
+    (script.folder / "hosts").write_text("a\nb\n")
+    supervisor = script.start(["--hosts", "hosts", "-n", "2"], HYDRA_LAUNCHER_EXEC=str(ssh))
+    while supervisor.poll() is None and not below(supervisor.pid, "ssh"):
+        time.sleep(0.02)
+    supervisor.send_signal(signal.SIGTERM)
+    failures.expect(supervisor.wait(60) == 75, f"status {supervisor.returncode}, wanted 75")
+    said = script.said.read_text().splitlines()
+    failures.expect(len(said) == 1 and "stopped by SIGTERM while no rank ran" in said[0], f"it says {said}")
+    failures.expect(not (script.folder / "run").exists(), "a run has begun")
     return failures.count
 
 
@@ -207,6 +226,7 @@ def finish(script, supervisor, killer, failures, wanted):
     again = max(killer.again, default=0)
     failures.expect(again <= 2 * EVERY, f"{again} steps were computed again")
     failures.expect(not list(script.folder.glob(".run.status*")), "the file of the exit status is left")
+    failures.expect("restarts.sh" not in script.said.read_text(), "a line of the shell itself")
     if failures.count == 0:
         print("equal weights")
 
@@ -264,7 +284,7 @@ def ranks_of(script):
         return 0
 
 
-CASES = {case.__name__: case for case in (refusals, gives_up, stop_signal, signal_in_a_pause, kills, hosts)}
+CASES = {case.__name__: case for case in (refusals, gives_up, stop_signal, signal_in_a_pause, signal_before_a_start, kills, hosts)}
 
 parser = argparse.ArgumentParser()
 parser.add_argument("case", choices=CASES)

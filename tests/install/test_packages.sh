@@ -57,6 +57,15 @@ for system in debian fedora rhel; do
   if [[ $system == debian ]]; then has "missing: munge slurm-wlm"; else has "missing: munge slurm slurm-slurmctld slurm-slurmd"; fi
 done
 
+# Verbs that no CMake file names packages for: on Fedora no name of Debian's.
+system=fedora
+for verb in gnuplot cluster slurm scale; do
+  ! KOZERO_NO_INSTALL=1 KOZERO_OS_RELEASE=$work/fedora "$source/cmake/install_packages.sh" $verb >"$work/out" 2>&1 ||
+    fail "$verb: a dry run must fail"
+  has_no '[a-z]-dev( |$)|-nox|-wlm|iproute2|procps( |$)'
+  [[ $verb != cluster ]] || has "missing: iproute iproute-tc util-linux procps-ng"
+done
+
 # All that the CMake files name, and the tools.
 system=fedora
 mapfile -t all < <(sed -nE 's/^[^#]*DEBIAN "?([a-z0-9 -]*[a-z0-9])"? SPACK.*/\1/p' "$source"/cmake/*.cmake | tr ' ' '\n' | sort -u)
