@@ -60,7 +60,7 @@ slots_of() {
 # ask_host HOST COMMAND: by the program by which mpiexec reaches a host, too. BatchMode: ssh fails instead of asking for a
 # password.
 ask_host() {
-  timeout 10 "${HYDRA_LAUNCHER_EXEC:-ssh}" -oBatchMode=yes -oConnectTimeout=3 "$1" "$2" </dev/null >"$replies/$1" 2>&1
+  timeout 10 "${HYDRA_LAUNCHER_EXEC:-ssh}" -oBatchMode=yes -oConnectTimeout=2 "$1" "$2" </dev/null >"$replies/$1" 2>&1
 }
 
 # Asks all hosts at the same time and counts in `answered` and `missed`.
