@@ -178,9 +178,13 @@ class Killer:
         if self.wait_for_a_step(time.time()) is None:
             return False
         time.sleep(self.random.uniform(0, 0.4))
-        death = time.time()
-        if self.supervisor.poll() is not None or not action():
-            return self.supervisor.poll() is None
+        while True:
+            if self.supervisor.poll() is not None:
+                return False
+            death = time.time()
+            if action():
+                break
+            time.sleep(0.02)  # there was nothing to kill
         self.kinds.append(kind)
         # Rows that were recorded between the death and the end of the last rank are not of the next start.
         gone = self.script.said.stat().st_size
