@@ -255,7 +255,7 @@ def hosts(script, arguments):
     if (status := status_on_hosts(3)) is not None:
         return status
     folder = os.environ["HOSTS_FOLDER"]
-    steps = f"run.steps={200 + 40 * arguments.kills}"
+    steps = f"run.steps={120 + 60 * arguments.kills}"
     script.undisturbed(steps)
     failures = Failures(script)
     (script.folder / "hosts").write_text("10.77.0.1:1\n10.77.0.2 slots=1\n10.77.0.3\n")
