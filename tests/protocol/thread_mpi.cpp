@@ -18,12 +18,6 @@
 #include <vector>
 
 extern "C" {
-void AnnotateIgnoreReadsBegin(const char* file, int line);
-void AnnotateIgnoreReadsEnd(const char* file, int line);
-void AnnotateIgnoreWritesBegin(const char* file, int line);
-void AnnotateIgnoreWritesEnd(const char* file, int line);
-void AnnotateIgnoreSyncBegin(const char* file, int line);
-void AnnotateIgnoreSyncEnd(const char* file, int line);
 void __tsan_acquire(void* address);  // NOLINT
 void __tsan_release(void* address);  // NOLINT
 }
@@ -102,21 +96,6 @@ void make_progress(Process* process);
 }
 
 Member* world_of_this_thread() { return this_world; }
-
-void hide_order() { AnnotateIgnoreSyncBegin(__FILE__, __LINE__); }
-void show_order() { AnnotateIgnoreSyncEnd(__FILE__, __LINE__); }
-
-Unseen::Unseen() {
-  AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
-  AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
-  hide_order();
-}
-
-Unseen::~Unseen() {
-  show_order();
-  AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
-  AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
-}
 
 void sleep_at_random() {
   const Unseen unseen;

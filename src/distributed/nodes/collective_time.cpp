@@ -13,6 +13,17 @@ namespace {
 
 double across_nodes(const NodeLayout& layout) { return static_cast<double>(layout.num_nodes - 1) / layout.num_nodes; }
 
+double pipelined_chain_seconds(std::int64_t array_bytes, const NodeLayout& layout, std::int64_t most,
+                               const NodeLink& link) {
+  const auto bytes = static_cast<double>(array_bytes);
+  const auto of_flow = static_cast<double>(chain_chunk_bytes(array_bytes, layout, most));
+  const double chunk = of_flow * layout.ranks_per_node;
+  const double on_core = link.message_s + (layout.ranks_per_node + 2) * of_flow / link.memory;  // sum, addends, result
+  const double on_link = chunk / link.bytes_per_second;
+  return std::ceil(bytes / chunk) * std::max(on_core, on_link) + layout.num_nodes * (on_core + on_link) +
+         bytes / layout.num_nodes / link.bytes_per_second;
+}
+
 }  // namespace
 
 std::int64_t chain_chunk_bytes(std::int64_t array_bytes, const NodeLayout& layout, std::int64_t most) {
@@ -42,21 +53,6 @@ double chain_seconds(std::int64_t array_bytes, const NodeLayout& layout, std::in
   return (std::ceil(bytes / chunk) + layout.num_nodes) * (link.message_s + chunk / link.bytes_per_second) +
          bytes / layout.num_nodes / link.bytes_per_second;  // finished shards, beside the sums on full-duplex links
 }
-
-namespace {
-
-double pipelined_chain_seconds(std::int64_t array_bytes, const NodeLayout& layout, std::int64_t most,
-                               const NodeLink& link) {
-  const auto bytes = static_cast<double>(array_bytes);
-  const auto of_flow = static_cast<double>(chain_chunk_bytes(array_bytes, layout, most));
-  const double chunk = of_flow * layout.ranks_per_node;
-  const double on_core = link.message_s + (layout.ranks_per_node + 2) * of_flow / link.memory;  // sum, addends, result
-  const double on_link = chunk / link.bytes_per_second;
-  return std::ceil(bytes / chunk) * std::max(on_core, on_link) + layout.num_nodes * (on_core + on_link) +
-         bytes / layout.num_nodes / link.bytes_per_second;
-}
-
-}  // namespace
 
 double gather_seconds(std::int64_t array_bytes, const NodeLayout& layout, const NodeLink& link) {
   const auto bytes = static_cast<double>(array_bytes);
