@@ -11,6 +11,7 @@ readonly kPresets='release debug asan tsan cuda'
 
 say() { echo "kozero: $*" >&2; }
 die() { say "$*"; exit 1; }
+refuse() { say "$*"; exit 2; }  # of usage
 
 usage() {
   cat <<'TEXT'
@@ -153,7 +154,8 @@ binary_of() {
   echo "$kRoot/build/$1/$name"
 }
 
-under_a_launcher() { [[ -n ${PMI_RANK:-}${PMIX_RANK:-}${SLURM_PROCID:-}${OMPI_COMM_WORLD_RANK:-} ]]; }
+# A job script of Slurm has SLURM_PROCID too, but no step.
+under_a_launcher() { [[ -n ${PMI_RANK:-}${PMIX_RANK:-}${SLURM_STEP_ID:+${SLURM_PROCID:-}}${OMPI_COMM_WORLD_RANK:-} ]]; }
 
 run_tests() {
   local preset=$1 build=$kRoot/build/$1 start=$SECONDS status=0
@@ -212,22 +214,11 @@ read_launcher() {
   if [[ -t 1 ]]; then export KOZERO_TERMINAL=${COLUMNS:-$(tput cols 2>/dev/null || echo 80)}; fi  # mpiexec makes it a pipe
 }
 
-# share_cores RANKS: each rank gets an equal share of this machine's cores, and stays on it while there is one.
-share_cores() {
-  local ranks=$1 cores
-  cores=$(nproc)
-  export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores > ranks ? cores / ranks : 1))}
-  if [[ ${mpiexec[0]} == *mpich* ]] && ((ranks * OMP_NUM_THREADS <= cores)); then
-    mpiexec+=(-bind-to "hwthread:$OMP_NUM_THREADS")
-  fi
-}
-
 # run_ranks PRESET RANKS COMMAND...
 run_ranks() {
   local preset=$1 ranks=$2 mpiexec
   shift 2
   read_launcher "$preset"
-  share_cores "$ranks"
   mpiexec+=(-n "$ranks" "$(binary_of "$preset")")
   if [[ $1 == train ]]; then train_under "${mpiexec[@]}" "$@"; fi
   exec "${mpiexec[@]}" "$@"
@@ -235,19 +226,16 @@ run_ranks() {
 
 # run_with_restarts PRESET RANKS RESTARTS HOSTS_FILE train ...: RANKS and HOSTS_FILE may be empty.
 run_with_restarts() {
-  local preset=$1 ranks=$2 restarts=${3:-0} file=$4 told mpiexec argument
+  local preset=$1 ranks=$2 restarts=${3:-0} file=$4 told mpiexec
   shift 5
-  ! under_a_launcher || die "--restarts and --hosts start ranks; inside a job of Slurm or mpiexec use inputs/slurm/*.sh"
-  for argument in "$@"; do
-    [[ $argument != checkpoint.resume=* || $argument =~ =\"?auto\"?$ ]] ||
-      die "$argument: with --restarts accepted is auto, which is the default then"
-  done
+  if under_a_launcher || [[ -n ${SLURM_JOB_ID:-} ]]; then
+    refuse "--restarts and --hosts start ranks; inside a job of Slurm or mpiexec use inputs/slurm/*.sh"
+  fi
   export KOZERO_STARTED_BY="$0 --restarts $restarts${file:+ --hosts $file}"  # for the command with which a stopped run goes on
   [[ $preset == release ]] || KOZERO_STARTED_BY+=" --preset $preset"
-  told=$("$(binary_of "$preset")" ranks restarts "$@" checkpoint.resume=auto) || exit $?
+  told=$("$(binary_of "$preset")" ranks restarts "$@") || exit $?
   ranks=${ranks:-$(head -n 1 <<<"$told")}
   read_launcher "$preset"
-  [[ -n $file ]] || share_cores "$ranks"
   source "$kRoot/src/program/restarts.sh"
   supervise "$restarts" "$file" "$ranks" "$(tail -n 1 <<<"$told")" "$(binary_of "$preset")" train "$@" checkpoint.resume=auto
 }
@@ -326,21 +314,31 @@ name_decks() {
 
 # ---- the command line -------------------------------------------------------------------------------------------------
 
-check_preset() { [[ " $kPresets " == *" $1 "* ]] || die "--preset '$1' is not one of: $kPresets"; }
-check_ranks() { [[ $1 =~ ^[1-9][0-9]*$ ]] || die "-n '$1' is not a number of ranks (1 or more)"; }
-check_restarts() { [[ $1 =~ ^[0-9]{1,6}$ ]] || die "--restarts '$1' is not a number of restarts (0 or more)"; }
+wanted_by() {
+  case $1 in
+    --preset) echo "a name: $kPresets" ;;
+    --hosts) echo 'a file' ;;
+    *) echo 'a number' ;;
+  esac
+}
+
+check_preset() { [[ " $kPresets " == *" $1 "* ]] || refuse "--preset '$1' is not one of: $kPresets"; }
+check_ranks() { [[ $1 =~ ^[1-9][0-9]*$ ]] || refuse "-n '$1' is not a number of ranks (1 or more)"; }
+check_restarts() { [[ $1 =~ ^[0-9]{1,6}$ ]] || refuse "--restarts '$1' is not a number of restarts (0 or more)"; }
 
 main() {
   local preset=${KOZERO_PRESET:-release} ranks='' restarts='' hosts_file=''
   while (($# > 0)); do
+    if [[ $1 =~ ^--(preset|restarts|hosts)=(.*)$ ]]; then set -- "--${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" "${@:2}"; fi
     case $1 in
-      --preset) (($# > 1)) || die "--preset wants a name: $kPresets"; preset=$2; shift 2 ;;
-      --preset=*) preset=${1#*=}; shift ;;
-      -n) (($# > 1)) || die "-n wants a number of ranks"; ranks=$2; shift 2; check_ranks "$ranks" ;;
-      --restarts) (($# > 1)) || die "--restarts wants a number"; restarts=$2; shift 2; check_restarts "$restarts" ;;
-      --hosts) (($# > 1)) || die "--hosts wants a file"; hosts_file=$2; shift 2 ;;
+      --preset | --restarts | --hosts | -n) [[ -n ${2:-} ]] || refuse "$1 wants $(wanted_by "$1")" ;;&
+      --preset) preset=$2 ;;
+      -n) ranks=$2; check_ranks "$ranks" ;;
+      --restarts) restarts=$2; check_restarts "$restarts" ;;
+      --hosts) hosts_file=$2 ;;
       *) break ;;
     esac
+    shift 2
   done
   local command=${1:-help}
   if [[ $command == build || $command == test ]] && [[ ${2:-} == --preset && -n ${3:-} ]]; then
@@ -350,11 +348,11 @@ main() {
   check_preset "$preset"
   if asks_for_help "$@"; then show_help "$preset" "$@"; return; fi
   if lacks_deck "$@"; then name_decks "$command"; return 2; fi
-  [[ -z $restarts$hosts_file || $command == train ]] || die "--restarts and --hosts go with train, not with $command"
+  [[ -z $restarts$hosts_file || $command == train ]] || refuse "--restarts and --hosts go with train, not with $command"
   case $command in
     help) usage ;;
     build)
-      (($# == 1)) || die "build takes no argument '$2'; a preset is chosen with --preset"
+      (($# == 1)) || refuse "build takes no argument '$2'; a preset is chosen with --preset"
       ensure_configured "$preset" build
       build_target "$preset" all
       say "built: build/$preset" ;;

@@ -27,7 +27,7 @@ function(kozero_precompile target)
   # For ccache: GCC's preprocessed text names the precompiled header, and Clang's precompiled header has no time.
   # GCC 12 warns of the standard library's own strings (GCC bug 105651) where their header is precompiled.
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    target_compile_options(${target} PRIVATE -fpch-preprocess -Wno-stringop-overflow -Wno-restrict)
+    target_compile_options(${target} PRIVATE -fpch-preprocess -Wno-stringop-overflow -Wno-restrict -Wno-array-bounds)
   else()
     target_compile_options(${target} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
   endif()

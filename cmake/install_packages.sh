@@ -9,9 +9,9 @@
 #   install_packages.sh slurm                        what tests/slurm starts a cluster with
 #   install_packages.sh scale                        what tests/scale simulates clusters with
 #   install_packages.sh missing missing.txt PRESET   what CMake did not find (see cmake/Dependencies.cmake), Kokkos too
-# It says first what it is about to install. With KOZERO_NO_INSTALL=1, or without the right to install, it names the
-# packages and the Spack way instead, and fails. So it does on Fedora, RHEL and their kin, by the names that packages have
-# there. KOZERO_OS_RELEASE=FILE stands for /etc/os-release, for tests.
+# It says first what it is about to install. With KOZERO_NO_INSTALL=1, or without the right to install, it prints the
+# names of the packages and the Spack commands instead, and fails. On Fedora, RHEL and their relatives it always prints
+# and fails, with the package names of that system. KOZERO_OS_RELEASE=FILE replaces /etc/os-release, for tests.
 set -euo pipefail
 
 readonly kHere=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -24,7 +24,8 @@ have() { command -v "$1" >/dev/null 2>&1; }
 
 # ---- the system -------------------------------------------------------------------------------------------------------
 
-# Debian's name, Fedora's; a name that is not here is the same on both. RHEL has these in EPEL and CRB, as far as it has them.
+# Debian's name, then Fedora's name or names, joined by commas. Packages that are not listed have the same name on both.
+# On RHEL many of these are in EPEL and CRB, and some are missing.
 readonly kFedoraNames='
   g++ gcc-c++                            pkg-config pkgconf-pkg-config       python3-venv python3
   mpich mpich                            libmpich-dev mpich-devel            libhdf5-mpich-dev hdf5-mpich-devel
@@ -33,7 +34,7 @@ readonly kFedoraNames='
   libpcre2-dev pcre2-devel               libxxhash-dev xxhash-devel          libsentencepiece-dev sentencepiece-devel
   libutf8proc-dev utf8proc-devel         zlib1g-dev zlib-devel               libzstd-dev libzstd-devel
   catch2 catch-devel                     libnccl-dev libnccl-devel           gnuplot-nox gnuplot
-  iproute2 iproute                       procps procps-ng                    slurm-wlm slurm-slurmctld'
+  iproute2 iproute                       procps procps-ng                    slurm-wlm slurm,slurm-slurmctld,slurm-slurmd'
 
 # os_release KEY: the value of KEY, without quotes.
 os_release() { sed -nE "s/^$1=[\"']?([^\"']*)[\"']?$/\1/p" "${KOZERO_OS_RELEASE:-/etc/os-release}" 2>/dev/null || true; }
@@ -48,7 +49,7 @@ native_names() {
   for name in "$@"; do
     awk -v name="$name" '{ for (i = 1; i < NF; i += 2) if ($i == name) found = $(i + 1) }
                          END { print found ? found : name }' <<<"$kFedoraNames"
-  done | awk '!seen[$0]++' | paste -s -d ' '
+  done | tr ',' '\n' | awk '!seen[$0]++' | paste -s -d ' '
 }
 
 # ---- what is missing --------------------------------------------------------------------------------------------------
@@ -68,7 +69,7 @@ missing_kokkos_tools() {
 }
 
 is_installed() {
-  if is_fedora; then rpm -q "$(native_names "$1")" >/dev/null 2>&1; else
+  if is_fedora; then rpm -q $(native_names "$1") >/dev/null 2>&1; else
     dpkg-query -W -f '${db:Status-Status}\n' "$1" 2>/dev/null | grep -qx installed
   fi
 }
@@ -102,6 +103,17 @@ apt_get() {
 
 update_lists() { apt_get update || say "apt-get update failed; going on with the package lists that are here"; }
 
+# How to enable the repositories that RHEL and its rebuilds need in addition to their own.
+say_epel_and_crb() {
+  local release commands='dnf install epel-release && dnf config-manager --set-enabled crb'
+  release=$(os_release VERSION_ID)
+  release=${release%%.*}
+  [[ $(os_release ID) != rhel ]] ||
+    commands="subscription-manager repos --enable codeready-builder-for-rhel-$release-\$(arch)-rpms && dnf install \
+https://dl.fedoraproject.org/pub/epel/epel-release-latest-$release.noarch.rpm"
+  say "  (many are in EPEL and CRB, as root: $commands; GCC must be 12 or newer)"
+}
+
 # refuse PACKAGE...: where nothing may be installed, says what to ask for.
 refuse() {
   local names
@@ -109,8 +121,7 @@ refuse() {
   say "missing: $names"
   if is_fedora; then
     say "on $(os_release NAME), as root: dnf install $names"
-    [[ $(os_release ID) == fedora ]] ||
-      say "  (many are in EPEL and CRB: dnf install epel-release && dnf config-manager --set-enabled crb; GCC must be 12 or newer)"
+    [[ $(os_release ID) == fedora ]] || say_epel_and_crb
     [[ " $names " != *' mpich-devel '* ]] || say "  (then, in each shell: module load mpi/mpich-x86_64)"
   else
     say "on $([[ $(os_release ID) == ubuntu ]] && echo Ubuntu || echo Debian), as root: apt-get install $names"

@@ -64,6 +64,7 @@ struct RunKeys {
   std::vector<LessonKeys> curriculum;
   std::int64_t ranks = 1;
   std::int64_t threads = 0;  ///< 0: not given; the cores are shared evenly
+  std::string bind = "auto";
   std::string device = "auto";
   std::string products = "fastest";
   std::string tuning = "none";  ///< none: products use the default algorithms

@@ -18,17 +18,30 @@
 #include "io/posix/file.hpp"
 #include "io/posix/readable.hpp"
 #include "io/posix/system_resources.hpp"
+#include "io/run/run_status.hpp"
 
 namespace kozero::io {
 
 namespace fs = std::filesystem;
 namespace {
 
+constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
+
 /// The number at the beginning of a file; -1 if there is none ("max", or no such file).
 std::int64_t number_in(const std::string& path) {
   std::ifstream file(path);
   std::int64_t number = 0;
   return file >> number ? number : -1;
+}
+
+/// The number behind a word at the beginning of a line of a file; 0 if there is none.
+std::int64_t number_of(const std::string& name, const std::string& path) {
+  std::ifstream file(path);
+  std::string word;
+  for (std::int64_t number = 0; file >> word >> number;) {
+    if (word == name) return number;
+  }
+  return 0;
 }
 
 /// The lines "name: number kB" of a file, in bytes.
@@ -53,21 +66,58 @@ fs::path nearest_existing(const std::string& folder) {
   return existing;
 }
 
+/// Bytes left in the memory control groups that contain this process, as far as their files are visible. Pages of files
+/// that the kernel would drop do not count as used. Batch systems limit jobs by such groups.
+std::int64_t left_in_control_groups() {
+  struct Files {
+    const char *root, *limit, *used, *droppable;
+  };
+  constexpr Files kVersion1 = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+                               "total_inactive_file"};
+  constexpr Files kVersion2 = {"/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"};
+  std::int64_t least = kUnlimited;
+  std::ifstream groups("/proc/self/cgroup");  // "4:memory:/slurm/uid_1000/job_7", or "0::/system.slice"
+  for (std::string line; std::getline(groups, line);) {
+    std::istringstream fields(line);
+    std::string number, controllers, path;
+    std::getline(std::getline(std::getline(fields, number, ':'), controllers, ':'), path);
+    const bool is_memory = ("," + controllers + ",").find(",memory,") != std::string::npos;
+    if (!is_memory && !controllers.empty()) continue;
+    const Files& files = is_memory ? kVersion1 : kVersion2;
+    for (fs::path group = path;; group = group.parent_path()) {
+      const std::string folder = files.root + group.string() + "/";
+      const std::int64_t limit = number_in(folder + files.limit);
+      const std::int64_t used = number_in(folder + files.used) - number_of(files.droppable, folder + "memory.stat");
+      if (limit > 0) least = std::min(least, std::max<std::int64_t>(0, limit - used));
+      if (!group.has_relative_path()) break;
+    }
+  }
+  return least;
+}
+
 /// The largest size of a file that this process may write (`ulimit -f`).
 std::int64_t file_size_limit() {
-  constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
   struct rlimit limit {};
-  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0) return kMost;
-  return static_cast<std::int64_t>(std::min<rlim_t>(limit.rlim_cur, kMost));
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0) return kUnlimited;
+  return static_cast<std::int64_t>(std::min<rlim_t>(limit.rlim_cur, kUnlimited));
 }
 
 }  // namespace
 
 std::int64_t available_memory() {
-  const std::int64_t available = bytes_in("/proc/meminfo")["MemAvailable:"];
-  const std::int64_t limit = number_in("/sys/fs/cgroup/memory.max");
-  const std::int64_t used = number_in("/sys/fs/cgroup/memory.current");
-  return limit > 0 && used >= 0 ? std::min(available, std::max<std::int64_t>(0, limit - used)) : available;
+  return std::min(bytes_in("/proc/meminfo")["MemAvailable:"], left_in_control_groups());
+}
+
+std::int64_t address_space_left() {
+  struct rlimit limit {};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kUnlimited;
+  const auto most = static_cast<std::int64_t>(std::min<rlim_t>(limit.rlim_cur, kUnlimited));
+  return std::max<std::int64_t>(1, most - bytes_in("/proc/self/status")["VmSize:"]);
+}
+
+std::string memory_exhausted() {
+  return std::string(kMemoryExhausted) + ", host " + host_name() +
+         ": use fewer ranks per host, or raise the job's limit (ulimit -v, or the batch system's)";
 }
 
 ResidentMemory resident_memory() {

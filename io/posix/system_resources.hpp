@@ -20,9 +20,15 @@ ResidentMemory resident_memory();
 /// all processes add up to their total. Reads the page tables, in milliseconds. 0 if the system does not report them.
 std::int64_t shares_of_others();
 
-/// Bytes of this node available to new allocations of all processes, within the control group's limit if one is set; 0
-/// if the system does not report them.
+/// Bytes of this node available to new allocations of all processes, within the limits of this process's control groups
+/// if any are set; 0 if the system does not report them.
 std::int64_t available_memory();
+
+/// Bytes that this process may still map (`ulimit -v`), at least 1; the largest number if there is no limit.
+std::int64_t address_space_left();
+
+/// The error of a failed allocation, with this host's name and what to do.
+std::string memory_exhausted();
 
 /// The folder, or its nearest existing parent; absolute.
 std::string nearest_folder(const std::string& folder);

@@ -146,7 +146,7 @@ std::string time_now() {
   return text.data();
 }
 
-RankProcess this_process() { return {host_name(), ::getpid()}; }
+RankProcess this_process() { return {.host = host_name(), .pid = ::getpid()}; }
 
 RunRecord::RunRecord(std::string folder, std::vector<RankProcess> ranks)
     : folder_(std::move(folder)), ranks_(std::move(ranks)), start_(time_now()), before_(status_text(folder_)) {
@@ -165,7 +165,14 @@ void RunRecord::begin(std::int64_t step) const {
   remove_unfinished(folder_);
   Json ranks = Json::array();
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
-    ranks.push_back({{"rank", r}, {"host", ranks_[r].host}, {"pid", ranks_[r].pid}});
+    const RankProcess& process = ranks_[r];
+    ranks.push_back({{"rank", r},
+                     {"host", process.host},
+                     {"pid", process.pid},
+                     {"threads", process.threads},
+                     {"cpus", process.cpus},
+                     {"numa", process.numa},
+                     {"gpu", process.gpu}});
   }
   replace(path_of(kRanksFile), ranks);
   write({"running", "", step, {}}, "");
@@ -267,7 +274,9 @@ std::vector<RankProcess> ranks_in(const std::string& folder) {
   const Json json = read_json(folder + "/" + kRanksFile);
   if (!json.is_array()) return ranks;
   for (const auto& each : json) {
-    ranks.push_back({value_in(each, "host", std::string("?")), value_in(each, "pid", std::int64_t{0})});
+    ranks.push_back({value_in(each, "host", std::string("?")), value_in(each, "pid", std::int64_t{0}),
+                     value_in(each, "threads", std::int64_t{0}), value_in(each, "cpus", std::string()),
+                     value_in(each, "numa", std::string()), value_in(each, "gpu", std::string())});
   }
   return ranks;
 }

@@ -3,7 +3,7 @@
 // run_status.hpp: the state or the end of a run, for batch scripts and for the next start in its folder.
 //   status.json          {"state": "running" | "finished" | "preempted" | "failed", "why", "step", "exit_status",
 //                         "host", "pid", "start", "end"}; why: one line, "" while running; times in UTC; written whole
-//   ranks.json           rank 0, once at the start: [{"rank", "host", "pid"}, ...]
+//   ranks.json           rank 0, once at the start: [{"rank", "host", "pid", "threads", "cpus", "numa", "gpu"}, ...]
 //   failure_rank_3.json  by a failing rank, or about a rank whose end another saw: {"rank", "host", "pid", "step",
 //                        "why"}
 // A run that was killed leaves "running", with a step that may be some seconds old.
@@ -20,10 +20,14 @@ namespace kozero::io {
 inline constexpr const char* kStatusFile = "status.json";
 inline constexpr const char* kRanksFile = "ranks.json";
 
-/// A process of a job.
+/// A process of a job, and where its threads run.
 struct RankProcess {
   std::string host;
   std::int64_t pid = 0;
+  std::int64_t threads = 0;  ///< that compute; 0: not known
+  std::string cpus = {};     ///< that they may use, "0-3,8-11"; "" if not known
+  std::string numa = {};     ///< NUMA domains of these CPUs, "0"; "" if the system does not report them
+  std::string gpu = {};      ///< "NVIDIA H100 80GB HBM3 at 0000:18:00.0"; "" on a host build
 };
 
 /// This process.

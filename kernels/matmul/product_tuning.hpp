@@ -91,7 +91,8 @@ std::size_t algorithm_of(const std::string& kind, const std::vector<std::string>
   if (!tuning_products()) return listed_algorithm(kind, algorithms);
   Kokkos::View<Out*, DeviceMemory> results;
   return fastest_algorithm(kind, algorithms, [&](std::size_t algorithm) {
-    if (results.data() == nullptr) results = {"kozero::product_algorithms::results", static_cast<std::size_t>(extent)};
+    if (results.data() == nullptr)
+      results = decltype(results)("kozero::product_algorithms::results", static_cast<std::size_t>(extent));
     multiply(algorithm, results.data());
   });
 }

@@ -43,6 +43,9 @@ void ranks(const distributed::Environment& environment, const Arguments& command
   Session session(environment, [&](distributed::Communicator& comm) {
     io::Deck deck = deck_arguments.read_for_any_device(comm);
     deck.notes.clear();  // the command itself prints them
+    if (name == "restarts" && deck.is_set("checkpoint.resume") && deck.checkpoint.resume != "auto") {
+      io::refuse_value(deck, "checkpoint.resume", "with --restarts accepted is \"auto\", which is the default then");
+    }
     if (name == "restarts" && deck.checkpoint.every == 0) {
       io::refuse_value(
           deck, "checkpoint.every",

@@ -42,7 +42,6 @@ using program::OptionParser;
 
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr int kInterrupted = 128 + SIGINT;

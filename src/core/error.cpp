@@ -66,7 +66,7 @@ constexpr auto kLauncherPause = 100ms;  // for the launcher to forward the bytes
 struct Reports {
   std::mutex mutex;
   FailureReporter reporter;
-  std::atomic<bool> begun{false};
+  std::atomic<int> status{0};  ///< of the first report; 0: none has begun
   std::atomic<bool> ended{false};
 };
 
@@ -186,19 +186,21 @@ void set_failure_reporter(FailureReporter reporter) {
   reports().reporter = std::move(reporter);
 }
 
-void report_failure(int status, const std::string& line) {
-  if (reports().begun.exchange(true)) {
+int report_failure(int status, const std::string& line) {
+  int none = 0;
+  if (!reports().status.compare_exchange_strong(none, status)) {
     const auto start = std::chrono::steady_clock::now();
     while (!reports().ended && std::chrono::steady_clock::now() - start < kRecordPatience + kLauncherPatience) {
       std::this_thread::sleep_for(1ms);
     }
-    return;
+    return reports().status;
   }
   tell_exit_status(status);
   write_to_stderr(line);
   record(status, line);
   wait_for_launcher();
   reports().ended = true;
+  return status;
 }
 
 std::string failure_line(int rank, int status, const std::string& what) {

@@ -4,12 +4,17 @@
 #include <sched.h>
 #include <sys/auxv.h>
 #include <algorithm>
+#include <cctype>
 #include <csignal>
 #include <cstddef>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <set>
+#include <sstream>
+#include <utility>
 
 #if defined(_OPENMP)
 #include <omp.h>
@@ -46,11 +51,27 @@ cpu_set_t cpus_of_all_threads() {
   return all;
 }
 
+std::string folder_of(int cpu, const std::string& devices) { return devices + "/cpu/cpu" + std::to_string(cpu); }
+
 /// The lowest CPU of the core that `cpu` belongs to; `cpu` if the system does not report it.
-int first_sibling(int cpu) {
-  std::ifstream siblings("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
+int first_sibling(int cpu, const std::string& devices) {
+  std::ifstream siblings(folder_of(cpu, devices) + "/topology/thread_siblings_list");
   int first = cpu;
   return siblings >> first ? first : cpu;
+}
+
+/// -1 if the system does not report it.
+int numa_domain_of(int cpu, const std::string& devices) {
+  const std::string prefix = "node";
+  std::error_code problem;
+  for (std::filesystem::directory_iterator entry(folder_of(cpu, devices), problem), end; !problem && entry != end;
+       entry.increment(problem)) {
+    const std::string name = entry->path().filename();
+    if (name.starts_with(prefix) && std::isdigit(static_cast<unsigned char>(name.back())) != 0) {
+      return std::atoi(name.c_str() + prefix.size());
+    }
+  }
+  return -1;
 }
 
 /// The thread's stack for signal handlers, until the thread ends.
@@ -88,25 +109,53 @@ CpuSet allowed_cpus() {
   return {cpus.begin(), cpus.end()};
 }
 
-std::vector<CpuSet> cores_of(const CpuSet& cpus) {
-  std::map<int, CpuSet> by_sibling;
-  for (const int cpu : cpus) by_sibling[first_sibling(cpu)].push_back(cpu);
+std::vector<CpuSet> cores_of(const CpuSet& cpus, const std::string& devices) {
+  std::map<std::pair<int, int>, CpuSet> by_domain_and_sibling;
+  for (const int cpu : cpus) {
+    by_domain_and_sibling[{numa_domain_of(cpu, devices), first_sibling(cpu, devices)}].push_back(cpu);
+  }
   std::vector<CpuSet> cores;
-  for (auto& [sibling, core] : by_sibling) cores.push_back(std::move(core));
+  for (auto& [place, core] : by_domain_and_sibling) cores.push_back(std::move(core));
   return cores;
 }
 
-std::string as_ranges(const CpuSet& cpus) {
+std::vector<int> core_numbers(const CpuSet& cpus, const std::string& devices) {
+  std::set<int> numbers;
+  for (const int cpu : cpus) numbers.insert(first_sibling(cpu, devices));
+  return {numbers.begin(), numbers.end()};
+}
+
+std::vector<int> numa_domains_of(const CpuSet& cpus, const std::string& devices) {
+  std::set<int> domains;
+  for (const int cpu : cpus) domains.insert(numa_domain_of(cpu, devices));
+  domains.erase(-1);
+  return {domains.begin(), domains.end()};
+}
+
+std::string as_ranges(const std::vector<int>& numbers) {
   std::string text;
-  for (std::size_t i = 0; i < cpus.size(); ++i) {
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
     std::size_t last = i;
-    while (last + 1 < cpus.size() && cpus[last + 1] == cpus[last] + 1) ++last;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
     if (!text.empty()) text += ',';
-    text += std::to_string(cpus[i]);
-    if (last > i) text.append("-").append(std::to_string(cpus[last]));
+    text += std::to_string(numbers[i]);
+    if (last > i) text.append("-").append(std::to_string(numbers[last]));
     i = last;
   }
   return text;
+}
+
+std::vector<int> numbers_in_ranges(const std::string& text) {
+  std::vector<int> numbers;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    int first = 0;
+    int last = 0;
+    const int read = std::sscanf(part.c_str(), "%d-%d", &first, &last);
+    if (read < 1) return {};
+    for (int number = first; number <= (read == 2 ? last : first); ++number) numbers.push_back(number);
+  }
+  return numbers;
 }
 
 std::string cpu_name() {

@@ -160,6 +160,7 @@ int ParameterTable::first_trainable_unit() const {
 }
 
 int ParameterTable::adapters_of(int unit) const {
+  if (!has_adapters()) return -1;
   const auto found = std::ranges::find(units_, unit, &Unit::beside);
   return found == units_.end() ? -1 : static_cast<int>(found - units_.begin());
 }

@@ -32,7 +32,9 @@ void ChatPrompt::answer(const std::string& text) { messages_->all.push_back({Rol
 
 std::vector<Token> ChatPrompt::tokens() const {
   const ChatText chat = chat_prompt_text(style_.chat_template, messages_->all, style_.thinks);
-  const io::TextBlock block{.text = chat.text, .parts = chat.parts};
+  io::TextBlock block;
+  block.text = chat.text;
+  block.parts = chat.parts;
   std::vector<Token> tokens;
   if (end_of_answer(style_.chat_template).empty()) tokens.push_back(tokenizer_.end_of_text());
   std::vector<TokenRange> answers;

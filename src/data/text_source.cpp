@@ -12,6 +12,7 @@
 #include <kozero/data/prepare.hpp>
 #include <kozero/data/token_cache.hpp>
 #include <kozero/distributed/agreement.hpp>
+#include "io/run/run_status.hpp"
 #include "src/data/sources.hpp"
 
 namespace kozero::data {
@@ -161,6 +162,20 @@ std::vector<SourceData> sources_of(const OpenOrder& order, const PreparedTokens&
   return sources;
 }
 
+/// read_prepared() of what rank 0 made or found in its folder.
+PreparedTokens read_tokens_of_rank_0(const std::string& folder, const OpenOrder& given) {
+  try {
+    return read_prepared(folder);
+  } catch (const Error& problem) {
+    if (given.comm.rank() == 0) throw;
+    throw Error(
+        problem.failure(),
+        fmt::format("data.cache = \"{}\": rank {} on host {} does not read what rank 0 does: {}; give a folder on "
+                    "a file system that all hosts share, under the same path",
+                    token_cache_of(given.deck), given.comm.rank(), io::host_name(), problem.what()));
+  }
+}
+
 }  // namespace
 
 std::int64_t vocab_of_text(const io::Deck& deck) {
@@ -194,7 +209,7 @@ DataSet open_text(const OpenOrder& given) {
   });
   const std::string corpus =
       deck.data.grow ? distributed::from_first_rank(given.comm, [&] { return text_of(files); }) : "";
-  const PreparedTokens prepared = read_prepared(folder);
+  const PreparedTokens prepared = read_tokens_of_rank_0(folder, given);
   const Epoch epoch = epoch_of(deck, prepared);
   DataSet data;
   data.corpus = corpus;

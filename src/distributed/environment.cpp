@@ -71,8 +71,8 @@ void spare_small_shared_memory() {
 int start_mpi(int* argc, char*** argv) {
   int provided = 0;
   show_arrival();
-  const BlockingCall call("MPI_Init_thread");
-  check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
+  const BlockingCall call(kMpiStart);
+  check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided), kMpiStart);
   return provided;
 }
 

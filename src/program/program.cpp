@@ -21,6 +21,7 @@
 #include <kozero/run/stop_signals.hpp>
 #include "io/deck/deck.hpp"
 #include "io/deck/schema.hpp"
+#include "io/posix/system_resources.hpp"
 
 namespace kozero::program {
 namespace {
@@ -140,7 +141,7 @@ int status_of(Run run, const Environment& environment, const Arguments& argument
   } catch (const Error& error) {
     return reported(environment, error);
   } catch (const std::bad_alloc&) {
-    return reported(environment, Error(Failure::internal, kMemoryExhausted));
+    return reported(environment, Error(Failure::internal, io::memory_exhausted()));
   } catch (const std::exception& error) {
     return reported(environment, Error(Failure::internal, error.what()));
   }
@@ -163,7 +164,7 @@ int status_of_program(int argc, char** argv, Run run) {
   } catch (const Error& error) {  // MPI or the environment did not start
     return reported_alone(error.exit_status(), error.what());
   } catch (const std::bad_alloc&) {
-    return reported_alone(static_cast<int>(Failure::internal), kMemoryExhausted);
+    return reported_alone(static_cast<int>(Failure::internal), io::memory_exhausted());
   } catch (const std::exception& error) {  // no thread can be started
     return reported_alone(static_cast<int>(Failure::internal),
                           std::string("the program could not start: ") + error.what());

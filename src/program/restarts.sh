@@ -6,8 +6,12 @@
 #   It gives up after N restarts in a row without a new checkpoint.
 #   KOZERO_PROBE_S (5): seconds between two questions to all hosts; a host that misses two is lost. A run that has fewer
 #   ranks than it was asked for is stopped, saved and started again when lost hosts have answered three times.
-# The program tells its exit status through a file beside run.dir, which all hosts must see. Bits do not depend on the
-# number of ranks (docs/exactness.md), so the run ends with those of an undisturbed one.
+# The program writes its exit status to a file beside run.dir, which all hosts must see. Each start has a file of its own,
+# since ranks of an earlier start on a host that was cut off may end later. Bits do not depend on the number of ranks
+# (docs/exactness.md), so the run ends with those of an undisturbed one.
+
+# Why ranks may end without a word.
+readonly kSilent='one was killed (as when memory is exhausted), or MPI did not start; see above'
 
 hosts=()                  # names, in the order of the file
 declare -A slots=()       # ranks that a host takes, by name
@@ -16,30 +20,34 @@ declare -A answered=()    # questions that it has answered, one after another
 asked_s=-100              # when all hosts were last asked
 living=()                 # hosts that answered when they were last asked to start
 
-# read_hosts FILE: lines `HOST`, `HOST:N` (MPICH) or `HOST slots=N` (Open MPI); `#` begins a comment.
+# read_hosts FILE: lines `HOST`, `HOST:N` (MPICH) or `HOST slots=N` (Open MPI); `#` begins a comment. ifname= (MPICH) and
+# max_slots= (Open MPI) are accepted and not used.
 read_hosts() {
-  local file=$1 line name count rest number=0
-  [[ -f $file && -r $file ]] || die "--hosts $file: not a file that can be read"
+  local file=$1 line name count rest word number=0
+  [[ -f $file && -r $file ]] || refuse "--hosts $file: not a file that can be read"
   while IFS= read -r line || [[ -n $line ]]; do
     number=$((number + 1))
-    read -r name rest <<<"${line%%#*}" || true
+    line=${line//$'\r'/} line=${line#$'\xEF\xBB\xBF'}  # as Windows' editors write
+    read -r name rest <<<"$(sed 's/#.*//; s/[[:space:]]*=[[:space:]]*/=/g' <<<"$line")" || true
     [[ -n $name ]] || continue
     count=1
-    if [[ -z $rest && $name =~ ^([^:]+):([0-9]+)$ ]]; then
-      name=${BASH_REMATCH[1]} count=${BASH_REMATCH[2]}
-    elif [[ $rest =~ ^slots=([0-9]+)([[:space:]]+max[-_]slots=[0-9]+)?[[:space:]]*$ ]]; then
-      count=${BASH_REMATCH[1]}
-    elif [[ -n $rest ]]; then
-      name=''
-    fi
+    if [[ $name =~ ^([^:]+):([0-9]+)$ ]]; then name=${BASH_REMATCH[1]} count=${BASH_REMATCH[2]}; fi
+    for word in $rest; do
+      case $word in
+        slots=*) count=${word#slots=} ;;
+        max[-_]slots=[0-9]* | ifname=*) ;;
+        *) name='' ;;
+      esac
+    done
     if [[ ! $name =~ ^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$ || ! $count =~ ^[1-9][0-9]{0,4}$ ]]; then
-      die "$file:$number: '$line': accepted: HOST, HOST:N or 'HOST slots=N', with N ranks, 1 or more"
+      refuse "$file:$number: '$line': accepted: HOST, HOST:N or 'HOST slots=N', with a name or IPv4 address and N ranks, 1 or more"
     fi
-    [[ -z ${slots[$name]:-} ]] || die "$file:$number: $name is there twice; name it once, with slots=N"
+    name=${name,,}
+    [[ -z ${slots[$name]:-} ]] || refuse "$file:$number: $name is there twice; name it once, with slots=N"
     hosts+=("$name")
     slots[$name]=$count
   done <"$file"
-  ((${#hosts[@]} > 0)) || die "$file names no host; accepted are lines HOST, HOST:N or 'HOST slots=N'"
+  ((${#hosts[@]} > 0)) || refuse "$file names no host; accepted are lines HOST, HOST:N or 'HOST slots=N'"
 }
 
 # slots_of HOST...: their sum.
@@ -49,16 +57,17 @@ slots_of() {
   echo "$sum"
 }
 
-# The program by which mpiexec reaches a host, too. BatchMode: ssh fails instead of asking for a password.
+# ask_host HOST COMMAND: by the program by which mpiexec reaches a host, too. BatchMode: ssh fails instead of asking for a
+# password.
 ask_host() {
-  timeout 10 "${HYDRA_LAUNCHER_EXEC:-ssh}" -oBatchMode=yes -oConnectTimeout=3 "$1" true </dev/null >"$replies/$1" 2>&1
+  timeout 10 "${HYDRA_LAUNCHER_EXEC:-ssh}" -oBatchMode=yes -oConnectTimeout=3 "$1" "$2" </dev/null >"$replies/$1" 2>&1
 }
 
 # Asks all hosts at the same time and counts in `answered` and `missed`.
 ask_all_hosts() {
   local host question=()
   for host in "${hosts[@]}"; do
-    ask_host "$host" &
+    ask_host "$host" true &
     question+=("$!")
   done
   for host in "${hosts[@]}"; do
@@ -104,20 +113,40 @@ require_all_hosts() {
   done
 }
 
+# require_program PROGRAM: each host has it, its libraries and a processor that it was built for. mpiexec would not end.
+require_program() {
+  local host question=()
+  for host in "${hosts[@]}"; do
+    ask_host "$host" "$(printf '%q --version' "$1")" &
+    question+=("$!")
+  done
+  for host in "${hosts[@]}"; do
+    wait_for "${question[0]}" || die "host $host cannot start $1 ($(tail -n 1 "$replies/$host" | tr -d '\r'));" \
+      "all hosts need this build under the same path, and its libraries"
+    question=("${question[@]:1}")
+  done
+}
+
 newest_checkpoint() {
   local folder newest=''
   for folder in "$1"/step_?????????; do [[ ! -d $folder ]] || newest=${folder##*/}; done
   echo "$newest"
 }
 
+# By the flags that CMake gives it. Others are taken for Hydra, the launcher of MPICH, Intel MPI and MVAPICH.
+is_open_mpi() { [[ " ${mpiexec[*]} " == *' --oversubscribe '* ]]; }
+
 # start_of RANKS: fills `launch` with the command that starts the ranks on the living hosts.
 start_of() {
   local host list=''
   for host in "${living[@]}"; do list+=${list:+,}$host:${slots[$host]}; done
   launch=("${mpiexec[@]}")
-  local option=--host  # Open MPI
-  [[ ${mpiexec[0]} != *mpich* ]] || option=-hosts
-  launch+=(${list:+"$option" "$list"} -n "$1")
+  if [[ -n $list ]] && is_open_mpi; then
+    launch+=(--host "$list" -x KOZERO_STATUS_FILE -x OMP_NUM_THREADS)
+  elif [[ -n $list ]]; then
+    launch+=(-hosts "$list")
+  fi
+  launch+=(-n "$1")
 }
 
 end_launcher() { kill -KILL "$launcher" 2>/dev/null || true; }
@@ -166,8 +195,8 @@ stop_if_regained() {
   kill -USR1 "$launcher" 2>/dev/null || true
 }
 
-# is_lost STATUS: whether a start ended by a loss. STATUS: what the program told; nothing if it was killed. A deck that
-# was accepted once is not refused later: status 2 then means that ranks of the last start still hold the folder.
+# is_lost STATUS: whether a start ended by a loss. STATUS: the program's; none if it was killed. After the first start, 2
+# means that ranks of the last start still hold the folder, or that the deck does not accept fewer ranks.
 is_lost() {
   case $1 in
     '' | 5) return 0 ;;
@@ -184,45 +213,64 @@ start_once() {
   if ((${#hosts[@]} > 0 && ranks > $(slots_of "${living[@]}"))); then started=$(slots_of "${living[@]}"); fi
   if ((started > 0)); then
     start_of "$started"
+    starts=$((starts + 1))
+    export KOZERO_STATUS_FILE=$status_file.$starts
     : >"$KOZERO_STATUS_FILE"
     begin_launcher "${launch[@]}" "$@"
     watch_launcher
     wait "$launcher" && status=0 || status=$?
     end_rest_of_launcher
+    launcher=''
+    stop_between_starts
     told=$(cat "$KOZERO_STATUS_FILE")
+    rm -f "$KOZERO_STATUS_FILE"
+    if [[ -z $told$why && $status == 0 ]]; then exit 0; fi  # of all ranks; its other numbers may be those of signals
     if [[ $told == 75 && -n $regained ]]; then why="$regained answered again"; fi
-    : "${why:=${told:+the run ended with status $told}}"
-    : "${why:=the launcher ended with status $status, and no rank told its status}"
+    : "${why:=${told:+the run ended with status $told on $started ranks}}"
+    : "${why:=the launcher ended with status $status, and no rank told its status: $kSilent}"
   fi
   if [[ -n $told ]] && ! is_lost "$told"; then exit "$told"; fi
   [[ -z $asked ]] || exit "${told:-$status}"
   first=no
 }
 
-# Checks what can be checked before a step is spent.
-begin_supervision() {
+# From now on a signal ends this script at the next command, with status 75: nothing runs that could save.
+stop_between_starts() {
   local signal
+  for signal in INT TERM HUP USR1 USR2 XCPU; do trap "asked=$signal" "$signal"; done
+}
+
+# begin_supervision HOSTS_FILE PROGRAM: checks what can be checked before a step is spent.
+begin_supervision() {
   if [[ -n $1 ]]; then read_hosts "$1"; fi
   if ((${#hosts[@]} > 0 && ranks > $(slots_of "${hosts[@]}"))); then
-    die "-n $ranks: $1 has $(slots_of "${hosts[@]}") slots; give fewer ranks, more hosts or larger slots=N"
+    refuse "-n $ranks: $1 has $(slots_of "${hosts[@]}") slots; give fewer ranks, more hosts or larger slots=N"
   fi
+  [[ $probe_s =~ ^[1-9][0-9]{0,4}$ ]] || refuse "KOZERO_PROBE_S = $probe_s: accepted: whole seconds, 1 or more"
   replies=$(mktemp -d)
-  KOZERO_STATUS_FILE=''
-  trap 'rm -rf "$replies" "$KOZERO_STATUS_FILE"' EXIT
-  for signal in INT TERM HUP USR1 USR2 XCPU; do trap "asked=$signal" "$signal"; done  # between two starts
-  if ((${#hosts[@]} > 0)); then require_all_hosts; fi
+  trap leave_nothing EXIT
+  stop_between_starts
+  if ((${#hosts[@]} > 0)); then
+    require_all_hosts
+    require_program "$2"
+  fi
   mkdir -p "$(dirname "$run")"
-  KOZERO_STATUS_FILE=$(realpath "$(dirname "$run")")/.$(basename "$run").status.$$
-  export KOZERO_STATUS_FILE
+  status_file=$(realpath "$(dirname "$run")")/.$(basename "$run").status.$$
+}
+
+leave_nothing() {
+  [[ -z $launcher ]] || kill -KILL -- "-$launcher" 2>/dev/null || true
+  rm -rf "$replies"
+  [[ -z $status_file ]] || rm -f "$status_file".*
 }
 
 # supervise RESTARTS HOSTS_FILE RANKS RUN_DIR PROGRAM train ...: ends with the run's status, or 5 after RESTARTS
 # restarts in a row without a new checkpoint. HOSTS_FILE may be empty.
 supervise() {
-  local restarts=$1 ranks=$3 run=$4 probe_s=${KOZERO_PROBE_S:-5} tries=0 first=yes
+  local restarts=$1 ranks=$3 run=$4 probe_s=${KOZERO_PROBE_S:-5} tries=0 starts=0 first=yes
   local before now started launch why regained  # of one start
-  asked=''
-  begin_supervision "$2"
+  asked='' launcher='' status_file=''
+  begin_supervision "$2" "$5"
   shift 4
   before=$(newest_checkpoint "$run")
   while true; do
@@ -231,7 +279,7 @@ supervise() {
     if [[ $now != "$before" ]]; then tries=0 before=$now; fi
     [[ $why == *' answered again' ]] || tries=$((tries + 1))
     if ((tries > restarts)); then
-      say "gave up after $restarts restarts without a new checkpoint in $run (${before:-none yet}): $why"
+      say_end
       exit 5
     fi
     pause_before_restart
@@ -241,8 +289,22 @@ supervise() {
   done
 }
 
-# Not before the first restart; then 1, 2, 4, ... 64 s: what prevents a start may pass.
+say_end() {
+  if ((restarts > 0)); then
+    say "gave up after $restarts restarts without a new checkpoint in $run (${before:-none yet}): $why; see $run/log.txt and" \
+      "the lines above; the same command goes on from there"
+  else
+    say "the run is lost: $why; the same command continues it from ${before:-the beginning}, --restarts N by itself"
+  fi
+}
+
+# Not before the first restart; then 1, 2, 4, ... 64 s: what prevents a start may pass. A signal ends the pause.
 pause_before_restart() {
-  ((tries <= 1)) || sleep $((1 << (tries < 8 ? tries - 2 : 6)))
-  [[ -z $asked ]] || exit 75
+  local pause
+  if ((tries > 1)) && [[ -z $asked ]]; then
+    sleep $((1 << (tries < 8 ? tries - 2 : 6))) &
+    pause=$!
+    wait "$pause" || kill "$pause" 2>/dev/null || true
+  fi
+  [[ -z $asked ]] || { say "stopped by SIG$asked between two starts; the same command goes on from ${before:-the beginning}"; exit 75; }
 }

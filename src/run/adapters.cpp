@@ -63,11 +63,6 @@ void complete(io::Deck& deck, const model::Lora& theirs) {
   }
 }
 
-model::Config without_adapters(model::Config config) {
-  config.lora = {};
-  return config;
-}
-
 /// The base's tensors, on one process.
 huggingface::TensorReader base_tensors(const io::Deck& deck, const model::Config& config, const ParameterTable& table,
                                        distributed::Communicator& comm) {

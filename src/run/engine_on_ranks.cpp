@@ -14,25 +14,42 @@
 #include <kozero/run/engine_on_ranks.hpp>
 #include "io/posix/readable.hpp"
 #include "io/posix/system_resources.hpp"
+#include "io/run/run_status.hpp"
 
 namespace kozero::run {
 namespace {
 
-/// The memory that this rank may allocate.
-plan::DeviceAndHost room_of(Session& session) {
-  const std::int64_t on_host =
+/// The memory that a rank may allocate.
+struct Room {
+  plan::DeviceAndHost bytes;
+  bool is_of_process = false;  ///< `ulimit -v` is less than the node's memory
+};
+
+Room room_of(Session& session) {
+  const std::int64_t on_node =
       io::available_memory() / std::clamp(session.environment().local_ranks(), 1, session.control().size());
-  return {kHostIsDevice ? on_host : device_memory().free / ranks_per_gpu(session), on_host};
+  const std::int64_t on_host = std::min(on_node, io::address_space_left());
+  return {{kHostIsDevice ? on_host : device_memory().free / ranks_per_gpu(session), on_host}, on_host < on_node};
 }
 
 /// The least room of any rank.
-plan::DeviceAndHost least_room(Session& session) {
-  plan::DeviceAndHost least = room_of(session);
-  for (const plan::DeviceAndHost& room : distributed::from_all_ranks(session.control(), least)) {
-    least.device = std::min(least.device, room.device);
-    least.host = std::min(least.host, room.host);
-  }
-  return least;
+struct LeastRoom {
+  plan::DeviceAndHost bytes;
+  std::string where;  ///< " on host a (ulimit -v)": of the host's memory; the host is named if ranks have several
+};
+
+LeastRoom least_room(Session& session) {
+  const Room mine = room_of(session);
+  const std::vector<Room> rooms = distributed::from_all_ranks(session.control(), mine);
+  const std::vector<std::string> hosts = distributed::gather_text(session.control(), io::host_name());
+  const auto least = std::min_element(rooms.begin(), rooms.end(),
+                                      [](const Room& a, const Room& b) { return a.bytes.host < b.bytes.host; });
+  LeastRoom found{least->bytes, ""};
+  for (const Room& room : rooms) found.bytes.device = std::min(found.bytes.device, room.bytes.device);
+  const bool are_several = std::count(hosts.begin(), hosts.end(), hosts[0]) < std::ssize(hosts);
+  if (are_several) found.where = " on host " + hosts[static_cast<std::size_t>(least - rooms.begin())];
+  if (least->is_of_process) found.where += " (ulimit -v)";
+  return found;
 }
 
 std::string largest_part(const plan::MemoryPlan& plan) {
@@ -75,34 +92,34 @@ bool lacks_gpu_memory(const plan::DeviceAndHost& need, const plan::DeviceAndHost
   return !kHostIsDevice && room.device > 0 && need.device > room.device;
 }
 
-std::string needed_and_available(const plan::DeviceAndHost& need, const plan::DeviceAndHost& room,
-                                 const std::string& part) {
-  const bool of_gpu = lacks_gpu_memory(need, room);
-  return fmt::format("needs {}{} per rank{} and {} are available", io::readable_bytes(of_gpu ? need.device : need.host),
-                     of_gpu ? " of GPU memory" : "", part, io::readable_bytes(of_gpu ? room.device : room.host));
+std::string needed_and_available(const plan::DeviceAndHost& need, const LeastRoom& room, const std::string& part) {
+  const bool of_gpu = lacks_gpu_memory(need, room.bytes);
+  return fmt::format("needs {}{} per rank{} and {} are available{}",
+                     io::readable_bytes(of_gpu ? need.device : need.host), of_gpu ? " of GPU memory" : "", part,
+                     io::readable_bytes(of_gpu ? room.bytes.device : room.bytes.host), of_gpu ? "" : room.where);
 }
 
 }  // namespace
 
 plan::MemoryPlan require_room(Session& session, const train::Settings& settings, std::int64_t data_vocab) {
   const plan::MemoryPlan plan = session.plan_of(settings);
-  const plan::DeviceAndHost room = least_room(session);
+  const LeastRoom room = least_room(session);
   const plan::DeviceAndHost need = plan.needed();
-  if (need.fit(room)) return plan;
+  if (need.fit(room.bytes)) return plan;
   const std::string needed = needed_and_available(need, room, fmt::format(" ({})", largest_part(plan)));
   const std::string text =
       settings.use == train::Use::training
           ? fmt::format("the run {}; {} (`kozero plan` shows each part)", needed,
-                        advice_for_training(session, plan.num_ranks, data_vocab, room))
+                        advice_for_training(session, plan.num_ranks, data_vocab, room.bytes))
           : fmt::format("{} {}; {}", settings.use == train::Use::evaluation ? "evaluation" : "generation", needed,
-                        advice_for_weights(session, settings, room));
+                        advice_for_weights(session, settings, room.bytes));
   throw Error(Failure::deck, text, Error::Seen::by_all_ranks);
 }
 
 void require_room_for(std::int64_t bytes, const std::string& what, const std::string& remedy, Session& session) {
   const plan::DeviceAndHost need{bytes, kHostIsDevice ? bytes : 0};
-  const plan::DeviceAndHost room = least_room(session);
-  if (need.fit(room)) return;
+  const LeastRoom room = least_room(session);
+  if (need.fit(room.bytes)) return;
   throw Error(Failure::deck, fmt::format("{} {}; {}", what, needed_and_available(need, room, ""), remedy),
               Error::Seen::by_all_ranks);
 }

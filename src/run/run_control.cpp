@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <sstream>
 
 #include <kozero/core/error.hpp>
 #include <kozero/distributed/agreement.hpp>
@@ -37,16 +36,6 @@ std::string folder_to_continue(const io::Deck& deck) {
     if (train::same_folder(path.string(), run_dir)) return run_dir;
   }
   return "";
-}
-
-std::vector<io::RankProcess> processes_of_all_ranks(distributed::Communicator& comm) {
-  const io::RankProcess mine = io::this_process();
-  std::vector<io::RankProcess> processes;
-  for (const auto& text : distributed::gather_text(comm, std::to_string(mine.pid) + " " + mine.host)) {
-    std::istringstream words(text);
-    words >> processes.emplace_back().pid >> processes.back().host;
-  }
-  return processes;
 }
 
 /// The largest number of a stop signal that any rank noted; 0 if none. Collective.
@@ -86,7 +75,7 @@ RunControl::RunControl(Session& session, io::Log& log, StartedAs started)
                     .end = alone ? nullptr : static_cast<void (*)(int)>(distributed::Environment::abort),
                     .unanswered = {}});
   end_at_stop_signal("before the first step");
-  processes_ = processes_of_all_ranks(control_);
+  processes_.assign(session.placements().begin(), session.placements().end());
   std::string folder;
   distributed::agreed(control_, [&] {
     folder = folder_to_continue(deck_);

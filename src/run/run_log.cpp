@@ -27,6 +27,7 @@
 #include "kernels/attention/attention.hpp"
 #include "kernels/matmul/matmul.hpp"
 #include "kernels/matmul/product_tuning.hpp"
+#include "src/run/rank_placement.hpp"
 #include "src/run/run_log.hpp"
 
 namespace kozero::run {
@@ -37,7 +38,7 @@ struct Banner {
   const train::Settings& settings;
   const plan::MemoryPlan& plan;
   const distributed::Communicator& comm;
-  const train::Runtime& runtime;
+  const std::vector<RankPlacement>& ranks;
   const ParameterTable& parameters;
   const std::string& data;
   const std::string& folder;
@@ -194,9 +195,9 @@ std::vector<std::string> lines_of(const Banner& banner) {
       precision_line(banner),
       fmt::format("optimizer    {}, lr {} {}, {}", deck.optim.kind, banner.settings.step.schedule.lr,
                   deck.optim.schedule, steps_text(banner)),
-      fmt::format("placement    {}{}, communicator {}", banner.comm.size() > 1 ? "rank 0: " : "",
-                  banner.runtime.placement(), banner.comm.description()),
-      memory_line(banner)};
+  };
+  for (auto& line : placement_lines(banner.ranks, banner.comm.description())) lines.push_back(std::move(line));
+  lines.push_back(memory_line(banner));
   const std::string network = distributed::simulated_network(banner.settings.comm);
   if (!network.empty() && banner.comm.size() > 1) lines.push_back("network      simulated: " + network + ", per rank");
   for (const std::string& line : {frozen_line(banner), defaults_line(banner)}) {
@@ -234,7 +235,7 @@ void RunLog::say_banner() {
                       settings_,
                       on_ranks_.plan(),
                       *on_ranks_.mesh().all,
-                      start_.session().runtime(),
+                      start_.session().placements(),
                       engine_.parameters(),
                       data_.description,
                       start_.folder()};

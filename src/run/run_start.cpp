@@ -111,6 +111,7 @@ void RunStart::create_folder() {
   folder_ = distributed::agreed(
       control_, [&] { return control_.rank() == 0 ? run_.make_folder(resume_.folder) : resume_.folder; });
   folder_ = control_.broadcast_control(folder_);
+  require_one_folder(folder_, control_);
   distributed::agreed(control_, [&] {
     if (control_.rank() != 0) return;
     run_.lock()->require();

@@ -12,6 +12,7 @@
 #include <kozero/train/settings.hpp>
 #include "kernels/attention/attention.hpp"
 #include "kernels/matmul/matmul.hpp"
+#include "src/run/rank_placement.hpp"
 
 namespace kozero::run {
 namespace {
@@ -39,8 +40,9 @@ Session::Session(const distributed::Environment& environment, const Read& read)
   }
   if (environment.size() > 1) deck_.ranks_per_node = ranks_per_node();
   distributed::Environment::obey_timeout(deck_.comm.timeout_s);
-  runtime_.emplace(deck_.run.threads, environment);
+  runtime_.emplace(deck_.run.threads, environment, deck_.run.bind == "auto" ? train::Bind::share : train::Bind::none);
   control_ = distributed::make_control_communicator(environment.world(), deck_.comm.timeout_s);
+  placements_ = placements_of(*runtime_, *control_);
   kernels::choose_products(products_of(deck_));
   kernels::choose_attention(deck_.run.deterministic ? kernels::Attention::repeating : kernels::Attention::fastest);
   tuning_ = train::apply_tuning(deck_, *control_);
@@ -50,6 +52,7 @@ Session::Session(const Session& all, const distributed::FirstRanks& ranks, std::
     : environment_(all.environment_),
       ranks_(ranks.ranks()),
       deck_(all.deck_),
+      placements_(all.placements_.begin(), all.placements_.begin() + ranks_.size()),
       control_(distributed::make_control_communicator(ranks_, deck_.comm.timeout_s)),
       tuning_(all.tuning_),
       backend_(std::move(backend)) {}

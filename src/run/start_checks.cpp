@@ -3,9 +3,11 @@
 // start_checks.cpp: checks of the ranks, of run.dir, of memory and disk space, and notes on the settings.
 #include <fmt/format.h>
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <thread>
 
 #include <kozero/core/device.hpp>
 #include <kozero/core/disk_memory.hpp>
@@ -21,7 +23,9 @@
 #include "io/posix/file.hpp"
 #include "io/posix/system_resources.hpp"
 #include "io/run/run_folder.hpp"
+#include "io/run/run_status.hpp"
 #include "kernels/matmul/matmul.hpp"
+#include "src/run/rank_placement.hpp"
 #include "src/run/saving.hpp"
 
 namespace kozero::run {
@@ -31,17 +35,21 @@ namespace fs = std::filesystem;
 
 const char* environment_variable(const char* name) { return std::getenv(name); }
 
-/// Throws `refusal`(rank 0's text) if this rank's text differs from rank 0's.
-void require_rank_0s(distributed::Communicator& comm, const std::string& mine,
-                     const std::function<std::string(const std::string& first)>& refusal) {
-  const std::string first = comm.broadcast_control(mine);
-  distributed::agreed(comm, [&] {
-    if (first != mine) throw Error(Failure::deck, refusal(first));
-  });
+/// "ranks 0 and 3", with " (hosts a and b)" if these differ.
+std::string ranks_0_and_mine(const distributed::Communicator& comm, const std::string& first_host) {
+  const std::string ranks = "ranks 0 and " + std::to_string(comm.rank());
+  const std::string host = io::host_name();
+  return host == first_host ? ranks : fmt::format("{} (hosts {} and {})", ranks, first_host, host);
 }
 
-std::string ranks_0_and_mine(const distributed::Communicator& comm) {
-  return "ranks 0 and " + std::to_string(comm.rank());
+/// Throws `refusal`(rank 0's text, ranks_0_and_mine()) if this rank's text differs from rank 0's.
+void require_rank_0s(distributed::Communicator& comm, const std::string& mine,
+                     const std::function<std::string(const std::string& first, const std::string& ranks)>& refusal) {
+  const std::string first = comm.broadcast_control(mine);
+  const std::string first_host = comm.broadcast_control(io::host_name());
+  distributed::agreed(comm, [&] {
+    if (first != mine) throw Error(Failure::deck, refusal(first, ranks_0_and_mine(comm, first_host)));
+  });
 }
 
 /// Throws Error(write) unless the run's folder, or the folder of a new run, can be written.
@@ -128,6 +136,24 @@ std::vector<std::string> notes_on_sums(const train::Settings& settings, const io
   return notes;
 }
 
+/// The text of the lock's file in a run's folder; "" if this rank does not see the file.
+std::string lock_in(const std::string& folder) {
+  constexpr std::int64_t kMostBytes = 4096;
+  try {
+    return io::read_whole_file(folder + "/" + io::kLockFile, kMostBytes);
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+/// Whether this rank sees that text in the folder within some seconds, since a file server may show a new file late.
+bool sees_lock(const std::string& folder, const std::string& text) {
+  constexpr int kLooks = 50;
+  constexpr std::chrono::milliseconds kPause{100};
+  for (int look = 0; look < kLooks && lock_in(folder) != text; ++look) std::this_thread::sleep_for(kPause);
+  return lock_in(folder) == text;
+}
+
 }  // namespace
 
 void require_one_world(const distributed::Environment& environment) {
@@ -146,9 +172,9 @@ void require_same_program(distributed::Communicator& comm) {
   constexpr std::int64_t kMost = std::int64_t{8} << 30;
   const std::string mine =
       distributed::agreed(comm, [&] { return io::xxh3_128(io::read_whole_file("/proc/self/exe", kMost)); });
-  require_rank_0s(comm, mine, [&](const std::string& first) {
-    return fmt::format("{} run different programs (XXH3-128 {}... and {}...): start the same build on all nodes",
-                       ranks_0_and_mine(comm), first.substr(0, 8), mine.substr(0, 8));
+  require_rank_0s(comm, mine, [&](const std::string& first, const std::string& ranks) {
+    return fmt::format("{} run different programs (XXH3-128 {}... and {}...): start the same build on all nodes", ranks,
+                       first.substr(0, 8), mine.substr(0, 8));
   });
 }
 
@@ -156,17 +182,29 @@ void require_same_deck(const io::Deck& deck, distributed::Communicator& comm) {
   io::Deck here = deck;
   here.run.device = device_of_this_program();  // auto may select another device on another node
   const std::string mine = io::fingerprint(here);
-  require_rank_0s(comm, mine, [&](const std::string& first) {
-    return fmt::format("{} disagree on {}: give every rank the same deck and overrides", ranks_0_and_mine(comm),
+  require_rank_0s(comm, mine, [&](const std::string& first, const std::string& ranks) {
+    return fmt::format("{} disagree on {}: give every rank the same deck and overrides", ranks,
                        io::first_difference(first, mine));
   });
 }
 
 void require_same_tokenizer(const io::Tokenizer& tokenizer, distributed::Communicator& comm) {
   const std::string mine = comm.size() == 1 ? "" : train::identity_of(&tokenizer);
-  require_rank_0s(comm, mine, [&](const std::string& first) {
-    return fmt::format("{} read different tokenizers, {} and {}: give every rank the same file", ranks_0_and_mine(comm),
-                       first, mine);
+  require_rank_0s(comm, mine, [&](const std::string& first, const std::string& ranks) {
+    return fmt::format("{} read different tokenizers, {} and {}: give every rank the same file", ranks, first, mine);
+  });
+}
+
+void require_one_folder(const std::string& folder, distributed::Communicator& comm) {
+  if (comm.size() == 1) return;
+  const std::string lock = comm.broadcast_control(comm.rank() == 0 ? lock_in(folder) : "");
+  const std::string first_host = comm.broadcast_control(io::host_name());
+  distributed::agreed(comm, [&] {
+    if (comm.rank() == 0 || sees_lock(folder, lock)) return;
+    throw Error(Failure::write,
+                fmt::format("run.dir = \"{}\": rank {} on host {} does not see the folder of rank 0 on host {}; give a "
+                            "folder on a file system that all hosts share, under the same path",
+                            folder, comm.rank(), io::host_name(), first_host));
   });
 }
 
@@ -199,10 +237,7 @@ std::vector<std::string> check_before_data(Session& session, std::int64_t vocab)
                     "mpiexec -n {0} to use them",
                     tasks));
   }
-  const auto crowded = distributed::gather_text(comm, session.runtime().crowding());
-  const auto first =
-      std::find_if(crowded.begin(), crowded.end(), [](const std::string& text) { return !text.empty(); });
-  if (first != crowded.end()) notes.push_back(fmt::format("note         rank {}: {}", first - crowded.begin(), *first));
+  for (const auto& note : notes_on_shared_cores(session.placements())) notes.push_back("note         " + note);
   return notes;
 }
 

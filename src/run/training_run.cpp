@@ -118,7 +118,7 @@ RunSummary TrainingRun::execute() {
     timeline_.finish();
     throw;
   } catch (const std::bad_alloc&) {
-    run_.fail(Error(Failure::internal, kMemoryExhausted));
+    run_.fail(Error(Failure::internal, io::memory_exhausted()));
     throw;
   } catch (const std::exception& error) {
     run_.fail(Error(Failure::internal, error.what()));

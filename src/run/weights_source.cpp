@@ -46,6 +46,7 @@ WeightsSource found(const std::string& path, train::Which which) {
   WeightsSource source{.kind = in_checkpoint ? Kind::checkpoint : Kind::weights_file,
                        .path = in_checkpoint ? files.folder : files.weights,
                        .model = "",
+                       .base = "",
                        .deck = files.deck,
                        .deck_text = files.deck.empty() ? "" : io::read_whole_file(files.deck, io::kMaxDeckBytes),
                        .tokenizer = files.tokenizer,
@@ -123,8 +124,7 @@ void refuse_disagreement(const io::Deck& deck, model::Config theirs) {
                                    ": it holds adapters, not whole weights; accepted: a model merged from them "
                                    "by `kozero export --merge`");
   }
-  model::Config mine = train::model_config(deck, 0);
-  mine.lora = {};
+  const model::Config mine = without_adapters(train::model_config(deck, 0));
   if (mine.rotary) theirs.seq = mine.seq;
   io::CheckpointRecord saved;
   saved.model = train::model_json(theirs);
@@ -168,8 +168,7 @@ void choose_tokenizer(io::Deck& deck, const WeightsSource& source) {
 
 /// Fills the base of the evaluator's adapters with `source`, whose network is the evaluator's without them.
 std::string load_base(const WeightsSource& source, train::Evaluator& evaluator, distributed::Communicator& comm) {
-  model::Config config = evaluator.config();
-  config.lora = {};
+  const model::Config config = without_adapters(evaluator.config());
   const auto network = model::make_model<float>(config);  // its units have the same numbers and tensors
   const ParameterTable& table = network->parameters();
   train::AdapterBase base(evaluator);
@@ -219,6 +218,11 @@ WeightsSource find_weights(const std::string& path, distributed::Communicator& c
     *text = comm.broadcast_control(*text);
   }
   return source;
+}
+
+model::Config without_adapters(model::Config config) {
+  config.lora = {};
+  return config;
 }
 
 model::Config shape_of(const WeightsSource& source) { return train::config_of(source.model, source.path); }
@@ -274,8 +278,7 @@ TrainedModel::TrainedModel(const std::string& path, const std::vector<std::strin
                                       return settings;
                                     })),
       on_ranks_(session_, settings_, 0, [&] {
-        model::Config whole = settings_.model;
-        whole.lora = {};
+        const model::Config whole = without_adapters(settings_.model);
         require_tensors(source_, whole, model::make_model<float>(whole)->parameters(), session_.control());
       }) {
   fill_base(deck(), source_.base, source_.path, evaluator(), session_.control());

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// adapter_base.cpp: pieces of the base of adapters, and the sum of their hashes over ranks.
+// adapter_base.cpp: fills the base of adapters in parts of bounded size, and adds their hashes over the ranks.
 #include <algorithm>
 #include <cmath>
 
@@ -23,7 +23,7 @@ void for_each_piece(const UnitRange& range, Pieces pieces, distributed::Communic
   for (std::int64_t first = 0; count > 0; --count, first += kPieceExtent) {
     memory.resize(static_cast<std::size_t>(std::clamp<std::int64_t>(range.extent - first, 0, kPieceExtent)));
     const std::int64_t begin = range.begin + std::min(first, range.extent);
-    body(io::RangeValues<float>{range.unit, begin, {memory.data(), memory.size()}});
+    body(io::RangeValues<float>{range.unit, begin, HostVector<float>(memory.data(), memory.size())});
   }
 }
 
@@ -87,9 +87,7 @@ std::string AdapterBase::publish(const std::string& origin) {
                 Error::Seen::by_all_ranks);
   }
   evaluator_.publish();
-  const auto all = distributed::from_all_ranks(evaluator_.master().comm(), hashes_);
-  std::vector<std::uint64_t> sums(hashes_.size());
-  for (std::size_t i = 0; i < all.size(); ++i) sums[i % sums.size()] += all[i];
+  const auto sums = evaluator_.master().comm().sum_control(hashes_);
   return io::xxh3_128({reinterpret_cast<const char*>(sums.data()), sums.size() * sizeof(std::uint64_t)});
 }
 

@@ -1,12 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // runtime.cpp: the rank's share of cores, the start of Kokkos, and the tuning file agreed on by all ranks.
-#include <sched.h>
 #include <algorithm>
 #include <atomic>
 #include <cctype>
 #include <cstdlib>
-#include <filesystem>
 
 #if defined(__SSE__)
 #include <xmmintrin.h>
@@ -49,26 +47,21 @@ std::string reason_against_binding(const Surroundings& given, const Cores& share
   std::string bind = given.proc_bind;
   std::transform(bind.begin(), bind.end(), bind.begin(), [](unsigned char letter) { return std::tolower(letter); });
   if (bind == "false") return "not bound: OMP_PROC_BIND=" + given.proc_bind;
+  if (given.bind == Bind::none && bind.empty()) return "not bound: run.bind = \"none\"";
   if (static_cast<std::size_t>(given.sharers) > given.cores.size()) return "not bound: there are more ranks than cores";
   if (static_cast<std::size_t>(threads) > share.size()) return "not bound: there are more threads than cores";
-  if (!bind.empty() && given.sharers == 1) return "bound by OMP_PROC_BIND=" + given.proc_bind;
+  if (!bind.empty() && (given.sharers == 1 || given.bind == Bind::none))
+    return "bound by OMP_PROC_BIND=" + given.proc_bind;
   return "";
 }
 
-/// The warning if threads must share cores; "" if every thread can have a core.
-std::string crowding_of(const Surroundings& given, int threads) {
-  const auto cores = static_cast<int>(given.cores.size());
-  if (cores == 0 || given.sharers * threads <= cores) return "";
-  const int fewest = std::max(1, cores / given.sharers);
-  const std::string ranks = given.sharers == 1 ? "1 rank" : std::to_string(given.sharers) + " ranks";
-  return ranks + " with " + threads_text(threads) + (given.sharers == 1 ? "" : " each") + " share " +
-         std::to_string(cores) + (cores == 1 ? " core" : " cores") + " (" + named(joined(given.cores)) +
-         "), threads wait for each other: start fewer ranks, " +
-         (threads > fewest ? "give run.threads = " + std::to_string(fewest) + ", " : "") +
-         "or let them have more cores (srun --cpus-per-task, mpiexec -bind-to)";
+std::string numa_text(const CpuSet& cpus) {
+  const auto domains = numa_domains_of(cpus);
+  if (domains.empty()) return "";
+  return (domains.size() == 1 ? ", NUMA domain " : ", NUMA domains ") + as_ranges(domains);
 }
 
-Surroundings surroundings_of(std::int64_t threads, const distributed::Environment& environment) {
+Surroundings surroundings_of(std::int64_t threads, const distributed::Environment& environment, Bind bind) {
   const char* num_threads = std::getenv("OMP_NUM_THREADS");
   const char* proc_bind = std::getenv("OMP_PROC_BIND");
   const int wanted = num_threads == nullptr ? 0 : std::atoi(num_threads);
@@ -76,7 +69,8 @@ Surroundings surroundings_of(std::int64_t threads, const distributed::Environmen
           .sharers = environment.cpu_sharers(),
           .sharer = environment.cpu_sharer(),
           .asked_threads = threads > 0 ? static_cast<int>(threads) : std::max(0, wanted),
-          .proc_bind = proc_bind == nullptr ? "" : proc_bind};
+          .proc_bind = proc_bind == nullptr ? "" : proc_bind,
+          .bind = bind};
 }
 
 /// Calls `body(thread)` once on each of the host's threads.
@@ -121,42 +115,43 @@ ThreadPlacement thread_placement(const Surroundings& given) {
   const CpuSet all = joined(given.cores);
   ThreadPlacement placement;
   placement.threads = given.asked_threads > 0 ? given.asked_threads : std::max(1, static_cast<int>(share.size()));
-  placement.crowding = crowding_of(given, placement.threads);
   const std::string reason = reason_against_binding(given, share, placement.threads);
   if (!reason.empty()) {
+    placement.cpus = all;
     placement.text = threads_text(placement.threads) + " on " + named(all) + ", " + reason;
     return placement;
   }
-  placement.cpus.assign(static_cast<std::size_t>(placement.threads), joined(share));
-  placement.text = threads_text(placement.threads) + " bound to " + named(joined(share));
+  placement.cpus = joined(share);
+  placement.binds = true;
+  placement.text = threads_text(placement.threads) + " bound to " + named(placement.cpus);
   if (given.sharers > 1) {
     placement.text += ", of " + as_ranges(all) + " shared by " + std::to_string(given.sharers) + " ranks";
   }
   return placement;
 }
 
-Runtime::Runtime(std::int64_t threads, const distributed::Environment& environment)
-    : placement_(thread_placement(surroundings_of(threads, environment))) {
+Runtime::Runtime(std::int64_t threads, const distributed::Environment& environment, Bind bind)
+    : placement_(thread_placement(surroundings_of(threads, environment, bind))) {
   auto settings = Kokkos::InitializationSettings().set_num_threads(placement_.threads).set_disable_warnings(true);
   const int gpus = Kokkos::num_devices();  // -1 on a host build
   if (gpus > 0) settings.set_device_id(environment.local_rank() % gpus);
   kokkos_.emplace(settings);
-  if (gpus > 0) placement_.text += ", " + device_name();
   bind_threads();
+  placement_.text += numa_text(placement_.cpus);
+  if (gpus > 0) placement_.text += ", " + device_name();
   on_each_thread("kozero::flush_denormals", placement_.threads, [](const int) { flush_denormals(); });
   on_each_thread("kozero::use_signal_stack", placement_.threads, [](const int) { use_signal_stack(); });
 }
 
-std::string Runtime::crowding() const { return kHostIsDevice ? placement_.crowding : ""; }
-
 void Runtime::bind_threads() {
-  if (placement_.cpus.empty()) return;
+  if (!placement_.binds) return;
   std::atomic<bool> bound = true;
-  on_each_thread("kozero::bind_threads", placement_.threads, [&](const int thread) {
-    if (!bind_this_thread(placement_.cpus[static_cast<std::size_t>(thread)])) bound = false;
+  on_each_thread("kozero::bind_threads", placement_.threads, [&](const int) {
+    if (!bind_this_thread(placement_.cpus)) bound = false;
   });
   if (!bound) placement_.text += " (refused by the system)";
 }
+
 io::TuningFile tuning_of_this_device() {
   const std::string gpu = device_name();  // the address follows the name
   return {kHostIsDevice ? cpu_name() : gpu.substr(0, gpu.rfind(" at ")),

@@ -12,6 +12,7 @@ set -euo pipefail
 usage() {
   cat <<'TEXT'
 usage: network_namespaces.sh HOSTS RANKS RATE COMMAND [ARGUMENT...]
+       network_namespaces.sh check     prints what is missing here, and exits with 77 then
 
   HOSTS    number of hosts, 2 to 200
   RANKS    ranks on each host
@@ -21,7 +22,8 @@ usage: network_namespaces.sh HOSTS RANKS RATE COMMAND [ARGUMENT...]
            environment names the folder HOSTS_FOLDER and the settings with which mpiexec starts ranks on the hosts:
              $HOSTS_FOLDER/launcher 10.77.0.2 'COMMAND'    as ssh does; a lost host does not answer
              $HOSTS_FOLDER/lose 2                          kills all that runs on host 2, and cuts its link
-             $HOSTS_FOLDER/return 2                        host 2 is up again, with nothing running
+             $HOSTS_FOLDER/cut 2                           cuts its link; what runs there goes on
+             $HOSTS_FOLDER/return 2                        host 2 is up again, and its link
 
   BURST=BYTES   that a link passes at once (default: 128 us at its rate, at least 40000)
   QUEUE=BYTES   that wait for a link before packets are dropped (default: 20 ms at its rate, at least 500000)
@@ -36,14 +38,30 @@ TEXT
 
 die() { echo "network_namespaces: $*" >&2; exit 1; }
 
+# Prints what this machine lacks; nothing if hosts can be made.
+missing() {
+  local program
+  if ((EUID != 0)); then echo "root, such as by sudo"; return; fi
+  for program in ip tc unshare nsenter pgrep mpiexec.hydra python3; do
+    command -v "$program" >/dev/null || { echo "$program: cmake/install_packages.sh cluster"; return; }
+  done
+  unshare --net --mount --uts --ipc --pid --fork true 2>/dev/null || { echo "namespaces, which this machine refuses"; return; }
+  ip link add "kzprobe$$" type veth peer name "kzpeer$$" 2>/dev/null || { echo "veth, which this kernel has not"; return; }
+  ip link del "kzprobe$$"
+}
+
+lacks=$(missing)
+if [[ ${1:-} == check ]]; then
+  [[ -z $lacks ]] || { echo "skipped: needs $lacks"; exit 77; }
+  exit 0
+fi
 if (($# < 4)); then usage >&2; exit 2; fi
 readonly kHosts=$1 kRanks=$2 kRate=$3
 shift 3
-((EUID == 0)) || die "only root may make namespaces: sudo $0 $kHosts $kRanks $kRate $*"
+[[ -z $lacks ]] || die "needs $lacks"
 ((kHosts >= 2 && kHosts <= 200)) || die "HOSTS must be 2 to 200"
-for program in ip tc unshare nsenter pgrep mpiexec.hydra; do
-  command -v "$program" >/dev/null || die "$program is missing: cmake/install_packages.sh cluster"
-done
+
+unset UCX_NET_DEVICES  # which CTest sets for tests on one host
 
 readonly kName=kz$$  # begins all names, so that two runs do not meet
 kFolder=$(mktemp -d)
@@ -134,7 +152,7 @@ TEXT
   chmod +x "$kFolder/launcher"
 }
 
-# The programs `lose` and `return`. Only the process that keeps the namespaces outlives the loss of its host.
+# The programs `lose`, `cut` and `return`. Only the process that keeps the namespaces outlives the loss of its host.
 write_failures() {
   cat >"$kFolder/lose" <<TEXT
 #!/usr/bin/env bash
@@ -142,12 +160,16 @@ touch "$kFolder/lost-10.77.0.\$1"
 ip link set "$kName-\$1" down
 nsenter -t "\$(cat "$kFolder/10.77.0.\$1")" --pid --mount bash -c 'kill -KILL -1' || true
 TEXT
+  cat >"$kFolder/cut" <<TEXT
+#!/usr/bin/env bash
+ip link set "$kName-\$1" down
+TEXT
   cat >"$kFolder/return" <<TEXT
 #!/usr/bin/env bash
 ip link set "$kName-\$1" up
 rm -f "$kFolder/lost-10.77.0.\$1"
 TEXT
-  chmod +x "$kFolder/lose" "$kFolder/return"
+  chmod +x "$kFolder/lose" "$kFolder/cut" "$kFolder/return"
 }
 
 # run_beside COMMAND...

@@ -11,16 +11,9 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder" "$folder.bin"' EXIT
 export TMPDIR=$folder  # of network_namespaces.sh
 
-skip() { echo "skipped: $*"; exit 77; }
 fail() { echo "FAILED: $*"; [[ ! -e $folder/out.txt ]] || cat "$folder/out.txt"; exit 1; }
 
-((EUID == 0)) || skip 'needs root: sudo ctest -R test_cluster'
-for program in ip tc unshare nsenter pgrep mpiexec.hydra python3; do
-  command -v $program >/dev/null || skip "needs $program: cmake/install_packages.sh cluster"
-done
-unshare --net --mount --uts --ipc --pid --fork true 2>/dev/null || skip 'needs namespaces, which this machine refuses'
-ip link add kzprobe0 type veth peer name kzprobe1 2>/dev/null || skip 'needs veth, which this kernel has not'
-ip link del kzprobe0
+"$here/network_namespaces.sh" check || exit
 
 # expect STATUS TEXT COMMAND...: exit status and a regular expression in the output.
 expect() {

@@ -189,7 +189,7 @@ help_of_the_script() {
   printf '#!/bin/sh\nprintf "9.0\\n7.5\\n"\n' >bin/nvidia-smi
   chmod +x bin/nvidia-smi
   expect 1 '^kozero: the GPU has compute capability 7.5; KoZeRO needs 8.0 .A100. or newer$' env KOZERO_PRESET=cuda tree/kozero.sh build
-  expect 1 "^kozero: --preset 'gpu' is not one of: release" env KOZERO_PRESET=gpu tree/kozero.sh build
+  expect 2 "^kozero: --preset 'gpu' is not one of: release" env KOZERO_PRESET=gpu tree/kozero.sh build
   expect 1 'No such file' cat started
   expect 1 . tree/kozero.sh keys
   expect 0 'install_packages.sh tools' cat started

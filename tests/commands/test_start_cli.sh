@@ -90,9 +90,33 @@ places() {
     on 2 train "$inputs/quickstart.toml" 'data.text=["text"]' run.dir=text/a.txt/run
   lines 1 'error'
   expect 4 'run.dir = "/proc/run": /proc: cannot make a file there' train_here run.dir=/proc/run
-  expect 0 '^note         rank 0: 2 ranks with 64 threads each share [0-9]+ cores? .*give run.threads = [0-9]+' \
+  expect 0 '^note         ranks 0-1 on host .*: 128 threads share .*cores?.*give run.threads = [0-9]+' \
     env OMP_NUM_THREADS=64 $mpiexec -n 2 "$kozero" train "$inputs/demos/linear_demo.toml" run.dir=run run.steps=1
   expect 0 '^a.txt$' ls -A text
+}
+
+# run.bind: the banner, ranks.json and the system agree on where the threads of each rank run.
+placement() {
+  local step=("$kozero" train "$inputs/demos/linear_demo.toml" run.dir=placed run.steps=1 run.threads=1)
+  expect 0 '^placement    1 thread (bound to|on) CPUs? .*communicator self' env -u OMP_PROC_BIND "${step[@]}"
+  expect 0 '^placement    2 ranks on 1 host, communicator ' env -u OMP_PROC_BIND $mpiexec -n 2 "${step[@]}"
+  lines 2 '^  rank [01]     [^ ]*: 1 thread (bound to|on) CPUs? [0-9]'
+  expect 0 '"rank":1,.*"threads":1,"cpus":"[0-9]' cat placed-2/ranks.json
+  expect 0 '^  rank 1     .*: 1 thread on CPUs? [-0-9,]+, not bound: run.bind = "none"' \
+    env -u OMP_PROC_BIND $mpiexec -n 2 "${step[@]}" run.bind=none
+  # The system has each rank's first thread on the CPUs that ranks.json names.
+  local bind launcher pid cpus
+  for bind in auto none; do
+    env -u OMP_PROC_BIND $mpiexec -n 2 "${step[@]}" run.dir=$bind run.steps=1000000000 run.bind=$bind >run.txt 2>&1 </dev/null &
+    launcher=$!
+    for _ in $(seq 200); do [ -s $bind/metrics.jsonl ] && break; sleep 0.1; done
+    expect 0 '^2$' sh -c "grep -o '\"pid\":[0-9]*,' $bind/ranks.json | wc -l"
+    while read -r pid cpus; do
+      expect 0 "[[:space:]]$cpus\$" grep '^Cpus_allowed_list:' "/proc/$pid/status"
+    done <<<"$(grep -o '"pid":[0-9]*,"threads":1,"cpus":"[^"]*"' $bind/ranks.json | sed 's/.*"pid":\([0-9]*\),.*"cpus":"\(.*\)"/\1 \2/')"
+    kill -TERM $launcher
+    wait $launcher
+  done
 }
 
 # Ranks that see different files under one name: all use rank 0's choice, or all refuse. No rank waits, and files are
@@ -111,7 +135,11 @@ other_views() {
     optim.warmup_steps=2)
   expect 0 'output in' on 2 "${resume[@]}"
   cp -r s a && cp -r s b && rm -r b/s/step_000000006
-  # The save fails, since rank 1 does not see the files that rank 0 makes.
+  expect 4 '^\[rank 0\] error: run.dir = "s": rank 1 on host .* does not see the folder of rank 0 on host .*; give a folder' \
+    in_two_folders "${resume[@]}"
+  lines 1 'error'
+  # The save fails, since rank 1 does not see the files that rank 0 makes, but the lock.
+  ln -s ../../a/s/lock b/s/lock
   expect 4 '^skipped      s/step_000000006/manifest.json: cannot open: No such file' in_two_folders "${resume[@]}"
   also '^resume       after step 4'
   for path in run run/step_000000012; do
@@ -152,9 +180,8 @@ other_hashes() {
   rm b/out/train_000000.bin.xxh3
   # shellcheck disable=SC2086
   train=(train "$inputs/quickstart.toml" $small 'data.tokens=["out/train_000000.bin"]' model.vocab=256 comm.timeout_s=5)
-  expect 4 '^step ' in_two_folders "${train[@]}"  # the run's folder is rank 0's: it cannot be saved
-  lines 0 'waited'
-  expect 4 '^step ' in_two_folders "${train[@]}" data.strict=true run.dir=strict
+  expect 0 '^step ' in_two_folders "${train[@]}" run.dir="$PWD/run"
+  expect 0 '^step ' in_two_folders "${train[@]}" data.strict=true run.dir="$PWD/strict"
   sed 's/"[0-9a-f]\{32\}"/"0123456789abcdef0123456789abcdef"/' out/train_000000.bin.xxh3 >b/out/train_000000.bin.xxh3
   expect 3 '^\[rank 0\] error: out/train_000000.bin.xxh3: ranks 0 and 1 find different hashes there: give all' \
     in_two_folders "${train[@]}" run.dir=other

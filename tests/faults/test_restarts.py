@@ -12,7 +12,6 @@ import os
 import pathlib
 import random
 import re
-import shutil
 import signal
 import statistics
 import subprocess
@@ -20,94 +19,11 @@ import sys
 import tempfile
 import time
 
-import job
+from restarted_job import Script, below, kill, status_on_hosts
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 EVERY = 5
 # Each message waits 5 ms, so that a step takes some 50 ms; the bits stay.
 SLOW = [f"checkpoint.every={EVERY}", "comm.backend=mpi", "comm.latency_us=5000", "comm.timeout_s=5", "log.every=1"]
-
-
-class Script:
-    """kozero.sh in a folder with the program, without what installs and builds."""
-
-    def __init__(self, folder, arguments):
-        self.folder, self.deck, self.kozero, self.supervisor = folder, arguments.deck, arguments.kozero, None
-        job.write_text(folder)
-        tree = folder / "tree"
-        (tree / "build/release").mkdir(parents=True)
-        (tree / "src/program").mkdir(parents=True)
-        shutil.copy(ROOT / "src/program/restarts.sh", tree / "src/program")
-        text = (ROOT / "kozero.sh").read_text().removesuffix('main "$@"\n')
-        (tree / "kozero.sh").write_text(text + 'ensure_configured() { :; }\nbuild_target() { :; }\nmain "$@"\n')
-        (tree / "build/release/kozero").symlink_to(arguments.kozero)
-        (tree / "build/release/CMakeCache.txt").write_text(f"KOZERO_MPIEXEC:INTERNAL={arguments.mpiexec.replace(' ', ';')}\n")
-        self.script = tree / "kozero.sh"
-
-    def command(self, options, *overrides):
-        return ["bash", str(self.script), *options, "train", self.deck, *job.SMALL, f'data.text=["{self.folder}/text"]',
-                f"run.dir={self.folder}/run", *overrides]
-
-    def environment(self, **settings):
-        return {**os.environ, "OMP_NUM_THREADS": "1", "OMP_PROC_BIND": "false", "KOZERO_PROBE_S": os.environ.get("KOZERO_PROBE_S", "1"), **settings}
-
-    def start(self, options, *overrides):
-        self.said = self.folder / "said.txt"
-        with open(self.said, "wb") as said:
-            self.supervisor = subprocess.Popen(self.command(options, *overrides), stdout=said, stderr=subprocess.STDOUT,
-                                               stdin=subprocess.DEVNULL, env=self.environment(), cwd=self.folder)
-        return self.supervisor
-
-    def end(self):
-        """Ends what a failed case has left."""
-        if self.supervisor is None or self.supervisor.poll() is not None:
-            return
-        left = below(self.supervisor.pid, "")
-        for process in [self.supervisor.pid, *left]:
-            kill(process)
-        self.supervisor.wait()
-
-    def undisturbed(self, *overrides):
-        command = [self.kozero, "train", self.deck, *job.SMALL, f'data.text=["{self.folder}/text"]', "run.ranks=1",
-                   f"run.dir={self.folder}/alone", *overrides]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=self.environment(), cwd=self.folder)
-
-    def equal_weights(self):
-        runs = [str(self.folder / run / "weights.h5") for run in ("alone", "run")]
-        compared = subprocess.run([self.kozero, "inspect", "--diff", *runs], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                  env=self.environment())
-        return compared.returncode == 0, compared.stdout.decode(errors="replace")
-
-    def rows(self):
-        """(time, step) of each step that metrics.jsonl has."""
-        try:
-            lines = (self.folder / "run/metrics.jsonl").read_text().splitlines()
-        except OSError:
-            return []
-        rows = []
-        for line in lines:
-            try:
-                row = json.loads(line)
-                rows.append((row["time"], row["step"]))
-            except (ValueError, KeyError):
-                pass  # a line that is being written
-        return rows
-
-
-def below(parent, name):
-    """The living descendants of a process whose name begins so."""
-    parents, found = dict(job.processes()), []
-    for process in parents:
-        above = process
-        while above in parents and above != parent:
-            above = parents[above]
-        try:
-            command = pathlib.Path(f"/proc/{process}/comm").read_text()
-        except OSError:
-            continue
-        if above == parent and process != parent and command.startswith(name) and job.lives(process):
-            found.append(process)
-    return found
 
 
 class Failures:
@@ -139,15 +55,20 @@ def refusals(script, arguments):
 
     some = ["--restarts", "2", "--hosts", "hosts", "-n", "2"]
     refused(2, r"checkpoint\.every = 0: --restarts starts a run again from its newest", ["--restarts", "2"], "checkpoint.every=0")
-    refused(1, "--restarts 'x' is not a number", ["--restarts", "x"])
-    refused(1, "checkpoint.resume=none: with --restarts accepted is auto", ["--restarts", "2"], "checkpoint.resume=none")
-    refused(1, "--hosts none: not a file", ["--hosts", "none"])
-    refused(1, "hosts names no host", some, hosts="# nothing\n\n")
-    refused(1, "hosts:2: 'b slot=2': accepted: HOST, HOST:N or 'HOST slots=N'", some, hosts="a\nb slot=2\n")
-    refused(1, "hosts:1: 'a:0': accepted", some, hosts="a:0\n")
-    refused(1, "hosts:1: 'a_,b': accepted", some, hosts="a_,b\n")
-    refused(1, "hosts:3: a is there twice; name it once", some, hosts="a:1\nb slots=1\na slots=2\n")
-    refused(1, "-n 6: hosts has 5 slots; give fewer ranks", [*some[:-1], "6"], hosts="a:2\nb slots=2 max_slots=4  # two\nc\n")
+    refused(2, r"checkpoint\.resume = \"none\": with --restarts accepted is \"auto\"", ["--restarts", "2"], "checkpoint.resume=none")
+    refused(2, "--restarts 'x' is not a number", ["--restarts", "x"])
+    refused(2, "--restarts 'y' is not a number", ["--restarts=y"])
+    refused(2, "--hosts wants a file", ["--hosts", ""])
+    refused(2, "--hosts none: not a file", ["--hosts=none"])
+    refused(2, "inside a job of Slurm or mpiexec use inputs/slurm", ["--restarts", "2"], SLURM_JOB_ID="7")
+    refused(2, "hosts names no host", some, hosts="# nothing\n\n")
+    refused(2, "hosts:2: 'b slot=2': accepted: HOST, HOST:N or 'HOST slots=N'", some, hosts="a\nb slot=2\n")
+    for line in ("a:0", "a_,b", "::1", "a slots=", "a slots=2 3"):
+        refused(2, f"hosts:1: '{line}': accepted", some, hosts=f"{line}\n")
+    refused(2, "hosts:3: a is there twice; name it once", some, hosts="a:1\nb slots=1\nA slots=2\n")
+    refused(2, "-n 6: hosts has 5 slots; give fewer ranks", [*some[:-1], "6"],
+            hosts="\ufeffa:2 ifname=eth0\r\nb max_slots=4 slots = 2  # two\r\n\tc\r\n")
+    refused(2, "KOZERO_PROBE_S = 0.5: accepted: whole seconds", some, hosts="a:2\n", KOZERO_PROBE_S="0.5")
     ssh = script.folder / "ssh"
     ssh.write_text('#!/bin/sh\n[ "$1" = -oBatchMode=yes ] || exit 0\necho "me@b: Permission denied (publickey,password)." >&2\nexit 255\n')
     ssh.chmod(0o755)
@@ -190,6 +111,32 @@ def stop_signal(script, arguments):
     return failures.count
 
 
+def signal_in_a_pause(script, arguments):
+    """SIGTERM while the script waits before the next start ends it at once. A start has a status file of its own, which
+    ranks that were cut off cannot find later."""
+    failures = Failures(script)
+    supervisor = script.start(["--restarts", "5", "-n", "2"], *SLOW, "run.steps=100000", "checkpoint.every=50000")
+    pauses = lambda: [process for process in below(supervisor.pid, "sleep")
+                      if pathlib.Path(f"/proc/{process}/cmdline").read_bytes() == b"sleep\0" b"2\0"]
+    files = set()
+    end = time.monotonic() + 60
+    while supervisor.poll() is None and time.monotonic() < end and not pauses():
+        now = list(script.folder.glob(".run.status.*"))
+        failures.expect(len(now) <= 1, f"the files {now} at once")
+        files.update(now)
+        if script.rows() and (ranks := below(supervisor.pid, "kozero")):
+            kill(ranks[0])
+        time.sleep(0.02)
+    failures.expect(len(files) >= 3, f"{len(files)} files of the exit status in 3 starts")
+    begun = time.monotonic()
+    supervisor.send_signal(signal.SIGTERM)
+    failures.expect(supervisor.wait(60) == 75, f"status {supervisor.returncode}, wanted 75")
+    failures.expect(time.monotonic() - begun < 1.5, "it waited for the end of the pause")
+    failures.expect("stopped by SIGTERM between two starts" in script.said.read_text(), "no line on the signal")
+    failures.expect("No such process" not in script.said.read_text(), "the signal went to a process that has ended")
+    return failures.count
+
+
 class Killer:
     """Kills, and what a kill costs."""
 
@@ -212,7 +159,6 @@ class Killer:
         if self.wait_for_a_step(time.time()) is None:
             return False
         time.sleep(self.random.uniform(0, 0.4))
-        before = [step for _, step in self.script.rows()]
         death = time.time()
         if self.supervisor.poll() is not None or not action():
             return self.supervisor.poll() is None
@@ -222,6 +168,7 @@ class Killer:
         while self.supervisor.poll() is None and b"kozero: restart (" not in self.script.said.read_bytes()[gone:]:
             time.sleep(0.02)
         restart = time.time()
+        before = [step for _, step in self.script.rows()]  # with those that were computed after the death
         row = self.wait_for_a_step(restart)
         if row is not None:
             first = next(each for each in self.script.rows() if each[0] > restart)
@@ -247,14 +194,6 @@ class Killer:
         kinds = {kind: self.kinds.count(kind) for kind in sorted(set(self.kinds))}
         print(f"{len(self.kinds)} deaths {kinds}; from a death to the next step: median {statistics.median(self.seconds):.1f} s, "
               f"longest {max(self.seconds):.1f} s; steps computed again: at most {max(self.again)}, checkpoint.every is {EVERY}")
-
-
-def kill(process):
-    try:
-        os.kill(process, signal.SIGKILL)
-        return True
-    except ProcessLookupError:
-        return False
 
 
 def finish(script, supervisor, killer, failures, wanted):
@@ -289,17 +228,9 @@ def kills(script, arguments):
 
 def hosts(script, arguments):
     """As kills, on three hosts, which are lost and return too. Runs again inside network_namespaces.sh."""
-    folder = os.environ.get("HOSTS_FOLDER")
-    if folder is None:
-        missing = [name for name in ("ip", "tc", "unshare", "nsenter", "pgrep", "mpiexec.hydra") if not shutil.which(name)]
-        if os.geteuid() != 0 or missing:
-            print(f"skipped: needs root{' and ' + ', '.join(missing) if missing else ''}")
-            return 77
-        if subprocess.run(["unshare", "--net", "--mount", "--pid", "--fork", "true"], stderr=subprocess.DEVNULL).returncode != 0:
-            print("skipped: needs namespaces, which this machine refuses")
-            return 77
-        return subprocess.run([str(ROOT / "tests/cluster/network_namespaces.sh"), "3", "1", "0", "beside", sys.executable,
-                               *sys.argv]).returncode
+    if (status := status_on_hosts(3)) is not None:
+        return status
+    folder = os.environ["HOSTS_FOLDER"]
     steps = f"run.steps={200 + 40 * arguments.kills}"
     script.undisturbed(steps)
     failures = Failures(script)
@@ -333,7 +264,7 @@ def ranks_of(script):
         return 0
 
 
-CASES = {case.__name__: case for case in (refusals, gives_up, stop_signal, kills, hosts)}
+CASES = {case.__name__: case for case in (refusals, gives_up, stop_signal, signal_in_a_pause, kills, hosts)}
 
 parser = argparse.ArgumentParser()
 parser.add_argument("case", choices=CASES)

@@ -33,13 +33,28 @@ for system in debian ubuntu; do
   has "on $name, as root: apt-get install ${some[*]}"
   has_no 'dnf|EPEL'
 done
+rhel='  (many are in EPEL and CRB, as root: subscription-manager repos --enable codeready-builder-for-rhel-9-$(arch)-rpms'
+rhel+=' && dnf install https://dl.fedoraproject.org/pub/epel/epel-release-latest-9.noarch.rpm; GCC must be 12 or newer)'
+rocky='  (many are in EPEL and CRB, as root: dnf install epel-release && dnf config-manager --set-enabled crb;'
+rocky+=' GCC must be 12 or newer)'
 for system in fedora rhel rocky; do
   printed $system "${some[@]}"
   name=$(sed -n 's/^NAME="\(.*\)"$/\1/p' "$work/$system")
   has "on $name, as root: dnf install mpich mpich-devel hdf5-mpich-devel json-devel zlib-devel catch-devel"
   has "  (then, in each shell: module load mpi/mpich-x86_64)"
   has_no 'apt-get install|backports'
-  if [[ $system == fedora ]]; then has_no EPEL; else grep -q 'EPEL and CRB' "$work/out" || fail "$system: nothing about EPEL"; fi
+  case $system in
+    fedora) has_no EPEL ;;
+    rhel) has "$rhel"; has_no 'epel-release &&|config-manager' ;;
+    rocky) has "$rocky"; has_no subscription-manager ;;
+  esac
+done
+
+# What tests/slurm starts: Slurm's commands and both of its daemons.
+for system in debian fedora rhel; do
+  ! KOZERO_NO_INSTALL=1 KOZERO_OS_RELEASE=$work/$system "$source/cmake/install_packages.sh" slurm >"$work/out" 2>&1 ||
+    fail "$system: a dry run must fail"
+  if [[ $system == debian ]]; then has "missing: munge slurm-wlm"; else has "missing: munge slurm slurm-slurmctld slurm-slurmd"; fi
 done
 
 # All that the CMake files name, and the tools.

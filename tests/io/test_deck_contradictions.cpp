@@ -201,7 +201,7 @@ TEST_CASE("a deck that lacks what it needs is refused with the key") {
   given.push_back("train.accumulate=1");
   for (const std::string key : {"model.dim", "model.layers", "model.heads", "model.seq"}) {
     CHECK(refusal_of("", given) == "x.toml: " + key + ": missing; give it, or model.preset for a published shape");
-    given.push_back(key + "=2");
+    given.push_back(std::string(key).append("=2"));
   }
   CHECK(refusal_of("", given).empty());
   CHECK(refusal_of("[run]\n", given).empty());

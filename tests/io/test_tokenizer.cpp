@@ -84,7 +84,9 @@ class OneText final : public Corpus {
    public:
     explicit Reader(std::string text) : text_(std::move(text)) {}
     bool next(TextBlock& block) override {
-      block = {std::exchange(text_, ""), 0, true};
+      block = TextBlock();
+      block.text = std::exchange(text_, "");
+      block.starts_document = true;
       return !block.text.empty();
     }
 

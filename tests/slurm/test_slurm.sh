@@ -8,9 +8,8 @@
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 kozero=$(realpath "$1")
-inputs=$here/../../inputs
+inputs=$(realpath "$here/../../inputs")
 
-skip() { echo "skipped: $*"; exit 77; }
 fail() {
   echo "FAILED: $*"
   tail -n 20 "$folder"/*.txt "$folder"/*.log 2>/dev/null
@@ -18,16 +17,10 @@ fail() {
 }
 
 if [[ -z ${HOSTS_FOLDER:-} ]]; then
-  ((EUID == 0)) || skip 'needs root: sudo ctest -R test_slurm'
+  "$here/../cluster/network_namespaces.sh" check || exit
   for program in slurmctld slurmd munged sbatch; do
-    command -v $program >/dev/null || skip "needs $program: cmake/install_packages.sh slurm"
+    command -v $program >/dev/null || { echo "skipped: needs $program: cmake/install_packages.sh slurm"; exit 77; }
   done
-  for program in ip tc unshare nsenter pgrep mpiexec.hydra; do
-    command -v $program >/dev/null || skip "needs $program: cmake/install_packages.sh cluster"
-  done
-  unshare --net --mount --uts --ipc --pid --fork true 2>/dev/null || skip 'needs namespaces, which this machine refuses'
-  ip link add kzprobe0 type veth peer name kzprobe1 2>/dev/null || skip 'needs veth, which this kernel has not'
-  ip link del kzprobe0
   TMPDIR=$(mktemp -d)  # of all scripts below
   export TMPDIR
   trap 'rm -rf "$TMPDIR"' EXIT
@@ -45,7 +38,7 @@ fi
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 1
-export KOZERO=$kozero OMP_NUM_THREADS=1
+export KOZERO=$kozero KOZERO_INPUTS=$inputs OMP_NUM_THREADS=1
 for line in {1..200}; do echo "line $line: the quick brown fox jumps over the lazy dog."; done >text
 small=("$inputs/quickstart.toml" data.text=["$folder/text"] data.tokenizer=bytes model.layers=1 model.dim=16 model.heads=2
   model.seq=16 train.global_batch=4 train.micro_batch=2 train.eval_every=0 optim.warmup_steps=0 optim.schedule=constant
@@ -66,7 +59,7 @@ until_true() {
   local end=$((SECONDS + $1))
   shift
   until "$@"; do
-    ((SECONDS < end)) || fail "not so in time: $*; $(squeue --all --long; cat runs/status.json)"
+    ((SECONDS < end)) || fail "not so in time: $*; $(squeue --all --long; cat run/status.json)"
     sleep 0.1
   done
 }
@@ -133,7 +126,9 @@ launchers() {
 # The scripts of inputs/slurm fit a cluster of this shape; five nodes do not.
 scripts() {
   local script
-  for script in "$inputs"/slurm/*.sh; do expect 0 'to start at .* in partition main' sbatch --test-only "$script"; done
+  for script in cpu_node cpu_nodes gpu_nodes array; do
+    expect 0 'to start at .* in partition main' sbatch --test-only "$inputs/slurm/$script.sh"
+  done
   expect 0 'using 384 processors on nodes host\[1-4\]' sbatch --test-only "$inputs/slurm/gpu_nodes.sh"
   expect 1 'not available' sbatch --test-only --nodes=5 "$inputs/slurm/gpu_nodes.sh"
 }
@@ -175,7 +170,7 @@ lost_rank() {
   local rank
   weights_without_slurm
   submit
-  rank=$(pgrep --newest --full "^$kozero train .* run.dir=run ") || fail "no rank"
+  rank=$(pgrep --newest --full "^$kozero train .*$folder/text.* run.dir=run ") || fail "no rank"
   kill -KILL "$rank"
   ends_with_restarts 1
 }
@@ -187,6 +182,32 @@ lost_node() {
   "$HOSTS_FOLDER/lose" 2
   ends_with_restarts 1
   [[ $(job_fact "$job" NodeList) != *2* ]] || fail 'the job ran on the lost node'
+}
+
+# A job that is cancelled saves and stays ended. A start that fails ends the job with its status, whatever an earlier run
+# has left in the folder.
+not_requeued() {
+  submit
+  scancel "$job"
+  until_true 30 job_is "$job" CANCELLED
+  is_in_state preempted || fail "the run is $(state)"
+  cp run/status.json before.json
+  sleep 7  # a requeued job waits 5 s
+  cmp before.json run/status.json || fail 'the cancelled job began again'
+
+  submit_failing() {
+    job=$(sbatch --parsable --nodes=1 --ntasks-per-node=1 --cpus-per-task=1 "$inputs/slurm/cpu_nodes.sh" "$@") || fail "sbatch $*"
+    until_true 30 job_is "$job" FAILED
+    [[ $(job_fact "$job" Restarts) == 0 ]] || fail "a start that failed was requeued"
+  }
+  KOZERO=/bin/false submit_failing run "${small[@]}"
+  [[ $(job_fact "$job" ExitCode) == 1:0 ]] || fail "exit code $(job_fact "$job" ExitCode), not 1"
+  grep -q "not requeued: no checkpoint was saved since the job's start (status 1)" "kozero-$job.log" || fail 'no reason'
+  submit_failing run "${small[@]}" zero.stage=7
+  [[ $(job_fact "$job" ExitCode) == 2:0 ]] || fail "exit code $(job_fact "$job" ExitCode), not 2"
+  submit_failing
+  grep -q 'the first argument is the folder of the run' "kozero-$job.log" || fail 'no usage'
+  [[ -z $(compgen -G '.status.*') ]] || fail 'the file of the exit status is left'
 }
 
 # A job array: one case of a sweep per task, by the script of inputs/slurm and by the one that `sweep --array` prints.

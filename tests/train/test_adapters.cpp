@@ -5,13 +5,15 @@
 #include <catch2/catch_test_macros.hpp>
 #include <optional>
 
-#include "groups.hpp"
 #include "io/checkpoint/checkpoint.hpp"
 #include "io/checkpoint/inspection.hpp"
+#include "layouts.hpp"
 #include "shared_folder.hpp"
 #include "tiny_run.hpp"
 
 using namespace kozero;
+using tests::Outcome;
+using tests::outcome_of;
 using tests::TinyResult;
 using tests::TinyRun;
 using tests::TinyTraining;
@@ -45,20 +47,6 @@ std::vector<Case> cases() {
           {"a vocabulary in blocks, a base in 4 bits", run_of(tied, {.rank = 3}, Precision::bf16, BaseType::nf4)}};
 }
 
-/// The results of a run, which are the same on any number of ranks.
-struct Outcome {
-  std::vector<double> losses, norms;
-  std::string weights;
-  bool operator==(const Outcome&) const = default;
-};
-
-Outcome outcome_of(const TinyRun& run, const distributed::Mesh& mesh) {
-  MemoryLedger ledger;
-  TinyTraining training(run, mesh, ledger);
-  const TinyResult result = training.result();
-  return {result.losses, result.norms, training.all_weights()};
-}
-
 /// The base as the model reads it, by unit.
 std::vector<std::vector<float>> base_of(TinyTraining& training) {
   std::vector<std::vector<float>> units;
@@ -79,37 +67,7 @@ std::vector<std::vector<float>> base_of(TinyTraining& training) {
 
 TEST_CASE("adapters: one outcome on 1 to 4 ranks, in every stage, in groups, recomputed, in buckets, on a disk") {
   int number = 0;
-  for (const auto& [name, of_case] : cases()) {
-    TinyRun run = of_case;
-    std::optional<Outcome> first;
-    ++number;
-    for (const int num_ranks : tests::group_sizes()) {
-      for (run.stage = 0; run.stage <= 3; ++run.stage) {
-        const bool is_reference = num_ranks == 1 && run.stage == 0;
-        if (!is_reference && (number + num_ranks + run.stage) % 2 > 0) continue;
-        const int turn = 5 * number + 3 * num_ranks + run.stage;
-        const int of_group = num_ranks == 4 && run.stage > 0 && number % 3 > 0 ? 2 : num_ranks;
-        run.recompute = {turn / 2 % 4, turn % 3 == 0};
-        run.prefetch_units = turn % 3;
-        run.overlap = turn % 5 > 0;
-        run.check_every = turn / 2 % 2;
-        run.model.blocks_in_unit = turn / 2 % 4 == 2 ? 2 : 1;
-        run.offload = {};
-        if (num_ranks == 2) {
-          const auto kind = number % 3 == 0 ? tests::Kind::host : tests::Kind::disk;
-          run.offload = tests::offloaded_to(kind, run.stage == 3);
-        }
-        tests::on_first_mesh(
-            num_ranks, of_group, turn / 2 % 2 == 0 ? "shm" : "mpi", [&](distributed::MeshCommunicators& mesh) {
-              const Outcome outcome = outcome_of(run, mesh.mesh());
-              if (!first) first = outcome;
-              INFO(name << ", stage " << run.stage << ", " << num_ranks << " ranks in groups of " << of_group);
-              CHECK(outcome == *first);
-              CHECK(outcome.norms.front() > 0.0);
-            });
-      }
-    }
-  }
+  for (const auto& [name, run] : cases()) tests::check_layouts(name, run, ++number);
 }
 
 TEST_CASE("the base keeps its bits and takes only its own memory: no gradient, state, master or file") {

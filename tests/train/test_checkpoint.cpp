@@ -29,7 +29,7 @@ bool holds_equal_copies(TinyTraining& training) {
     for (const auto& array : state.weights().at_rest()) {
       const auto hash = kernels::bit_hash(Device(), array.words);
       const auto all = distributed::from_all_ranks(training.engine().comm(), hash);
-      equal = equal && (!array.replicated || all == std::vector(all.size(), hash));
+      equal = equal && (!array.replicated || std::ranges::count(all, hash) == std::ssize(all));
     }
   });
   return equal;

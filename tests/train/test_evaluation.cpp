@@ -20,7 +20,7 @@ using tests::TinyTraining;
 
 namespace {
 
-train::Evaluation evaluation_of(TinyTraining& training, distributed::Communicator& comm, std::int64_t max_samples) {
+train::Evaluation evaluation_of(TinyTraining& training, std::int64_t max_samples) {
   return train::evaluate(training.engine(), training.source(), max_samples);
 }
 
@@ -33,7 +33,7 @@ TEST_CASE("the same mean on any rank count and under every stage, with uneven an
       for (const int stage : {0, 3}) {
         MemoryLedger ledger;
         TinyTraining training({.model = tests::tiny_gpt2(), .stage = stage}, comm, ledger);
-        const auto evaluation = evaluation_of(training, comm, max_samples);
+        const auto evaluation = evaluation_of(training, max_samples);
         CHECK(evaluation.targets == (max_samples == 0 ? 12 : max_samples) * 7);
         losses.push_back(evaluation.loss);
       }
@@ -111,12 +111,12 @@ TEST_CASE("evaluation knows no dropout, and the next training step is as without
     without_dropout.model.dropout = 0.0F;
     MemoryLedger ledger, other_ledger;
     TinyTraining training(run, comm, ledger), other(without_dropout, comm, other_ledger);
-    CHECK(evaluation_of(training, comm, 0).loss == evaluation_of(other, comm, 0).loss);
+    CHECK(evaluation_of(training, 0).loss == evaluation_of(other, 0).loss);
 
     MemoryLedger plain_ledger;
     TinyTraining plain(run, comm, plain_ledger);
     for (const std::int64_t step : {1, 2, 3}) {
-      evaluation_of(training, comm, 5);
+      evaluation_of(training, 5);
       CHECK(training.engine().step(step).loss == plain.engine().step(step).loss);
     }
     CHECK(training.my_weights() == plain.my_weights());

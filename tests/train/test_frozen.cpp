@@ -9,14 +9,16 @@
 #include <map>
 #include <optional>
 
-#include "groups.hpp"
 #include "io/checkpoint/checkpoint.hpp"
 #include "io/checkpoint/inspection.hpp"
+#include "layouts.hpp"
 #include "shared_folder.hpp"
 #include "tiny_run.hpp"
 
 using namespace kozero;
 using Catch::Matchers::WithinRel;
+using tests::Outcome;
+using tests::outcome_of;
 using tests::TinyResult;
 using tests::TinyRun;
 using tests::TinyTraining;
@@ -109,20 +111,6 @@ TinyRun run_of(const Case& each) {
   return run;
 }
 
-/// The results of a run, which are the same on any number of ranks.
-struct Outcome {
-  std::vector<double> losses, norms;
-  std::string weights;
-  bool operator==(const Outcome&) const = default;
-};
-
-Outcome outcome_of(const TinyRun& run, const distributed::Mesh& mesh) {
-  MemoryLedger ledger;
-  TinyTraining training(run, mesh, ledger);
-  const TinyResult result = training.result();
-  return {result.losses, result.norms, training.all_weights()};
-}
-
 io::CheckpointRecord record_of(std::int64_t step) {
   return {.step = step, .tokens = 35 * step, .model = "{}", .tokenizer = "none"};
 }
@@ -164,38 +152,7 @@ TEST_CASE("frozen tensors keep their bits; the others have the gradients of a ru
 
 TEST_CASE("frozen tensors: one outcome on 1 to 4 ranks, in every stage, in groups, recomputed, on a disk") {
   int number = 0;
-  for (const Case& each : cases()) {
-    TinyRun run = run_of(each);
-    std::optional<Outcome> first;
-    ++number;
-    for (const int num_ranks : tests::group_sizes()) {
-      for (run.stage = 0; run.stage <= 3; ++run.stage) {
-        // Every second stage; the other stages for the next number of ranks and the next case.
-        const bool is_reference = num_ranks == 1 && run.stage == 0;
-        if (!is_reference && (number + num_ranks + run.stage) % 2 > 0) continue;
-        const int turn = 5 * number + 3 * num_ranks + run.stage;
-        const int of_group = num_ranks == 4 && run.stage > 0 && number % 3 > 0 ? 2 : num_ranks;
-        run.recompute = {turn / 2 % 4, turn % 3 == 0};
-        run.prefetch_units = turn % 3;
-        run.overlap = turn % 5 > 0;
-        run.check_every = turn / 2 % 2;
-        run.model.blocks_in_unit = turn / 2 % 4 == 2 ? 2 : 1;
-        run.offload = {};
-        if (num_ranks == 2) {
-          const auto kind = number % 3 == 0 ? tests::Kind::host : tests::Kind::disk;
-          run.offload = tests::offloaded_to(kind, run.stage == 3);
-        }
-        tests::on_first_mesh(
-            num_ranks, of_group, turn / 2 % 2 == 0 ? "shm" : "mpi", [&](distributed::MeshCommunicators& mesh) {
-              const Outcome outcome = outcome_of(run, mesh.mesh());
-              if (!first) first = outcome;
-              INFO(each.name << ", stage " << run.stage << ", " << num_ranks << " ranks in groups of " << of_group);
-              CHECK(outcome == *first);
-              CHECK(outcome.norms.front() > 0.0);
-            });
-      }
-    }
-  }
+  for (const Case& each : cases()) tests::check_layouts(each.name, run_of(each), ++number);
 }
 
 TEST_CASE("local accumulation with frozen tensors: the bits of ordered with one micro-step, alike in stages 0 and 1") {

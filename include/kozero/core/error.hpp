@@ -68,8 +68,9 @@ using FailureReporter = std::function<void(int status, const std::string& line)>
 void set_failure_reporter(FailureReporter reporter);
 
 /// `line` has no line break. If a launcher reads stderr through a pipe, waits at most 1 s until the launcher has read
-/// the line, so that the caller may then abort the job.
-void report_failure(int status, const std::string& line);
+/// the line, so that the caller may then abort the job. Returns the status of the process's first report, whose line
+/// alone is written.
+int report_failure(int status, const std::string& line);
 
 /// Writes the exit status to the file that KOZERO_STATUS_FILE names, for kozero.sh: a launcher's status may be another.
 /// The first status of a job stays. report_failure() calls it.

@@ -20,11 +20,24 @@ using CpuSet = std::vector<int>;
 /// all places.
 CpuSet allowed_cpus();
 
-/// The same CPUs grouped by core, in the order of each core's first CPU.
-std::vector<CpuSet> cores_of(const CpuSet& cpus);
+/// Where Linux describes its CPUs; tests pass a folder of their own.
+inline constexpr const char* kSystemDevices = "/sys/devices/system";
 
-/// "0-3,6".
-std::string as_ranges(const CpuSet& cpus);
+/// The same CPUs grouped by core. The cores are ordered by NUMA domain, then by their first CPU, since many machines
+/// number their CPUs across the domains in turn.
+std::vector<CpuSet> cores_of(const CpuSet& cpus, const std::string& devices = kSystemDevices);
+
+/// The cores that these CPUs belong to, ascending, each by the number of its first CPU, allowed or not.
+std::vector<int> core_numbers(const CpuSet& cpus, const std::string& devices = kSystemDevices);
+
+/// The NUMA domains of these CPUs, ascending; empty if the system does not report them.
+std::vector<int> numa_domains_of(const CpuSet& cpus, const std::string& devices = kSystemDevices);
+
+/// "0-3,6" for ascending numbers.
+std::string as_ranges(const std::vector<int>& numbers);
+
+/// The numbers in such a text; empty if it is none.
+std::vector<int> numbers_in_ranges(const std::string& text);
 
 /// "AMD EPYC 9B14 96-Core Processor"; "CPU" if the system does not report a name.
 std::string cpu_name();

@@ -6,8 +6,7 @@
 //   update          bytes of weights, gradients, their sums and states / rate of memory; for state on a GPU's host,
 //                   / rate of the host's memory or of the bus
 //   communication   bytes sent / rate of the link + collectives * latency, or for `mpi` on several nodes the times of
-//   its
-//                   algorithms (collective_time.hpp); + bytes of weights on the host / rate of the bus, less what
+//                   its algorithms (collective_time.hpp); + bytes of weights on the host / rate of the bus, less what
 //                   backward hides of it on GPUs, + the delay of a simulated network (network_delay.hpp)
 //   disk            bytes of state read and written / rate of the disk, less the writes hidden behind products
 // The estimate is most reliable about which of these terms limits a step.

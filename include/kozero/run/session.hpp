@@ -18,8 +18,15 @@
 #include <kozero/plan/memory_plan.hpp>
 #include <kozero/train/runtime.hpp>
 #include "io/deck/deck.hpp"
+#include "io/run/run_status.hpp"
 
 namespace kozero::run {
+
+/// A process of a job and its placement.
+struct RankPlacement : io::RankProcess {
+  std::vector<int> cores;  ///< that its threads may use (core_numbers)
+  std::string text;        ///< train::Runtime::placement()
+};
 
 class Session {
  public:
@@ -37,6 +44,8 @@ class Session {
   /// Replaces the deck by that of another part of the same run: a lesson of its curriculum, an epoch of its corpus.
   void use_deck(io::Deck deck) { deck_ = std::move(deck); }
   [[nodiscard]] const train::Runtime& runtime() const { return *runtime_; }
+  /// Of all ranks, in rank order.
+  [[nodiscard]] const std::vector<RankPlacement>& placements() const { return placements_; }
   /// The path in run.tuning, whose file selects the algorithms of matrix products; "" without one.
   [[nodiscard]] const std::string& tuning() const { return tuning_; }
   /// The communicator for agreements, whose waits last as long as all ranks live (communicator.hpp). Data of a run use
@@ -61,6 +70,7 @@ class Session {
   distributed::Ranks ranks_;
   io::Deck deck_;
   std::optional<train::Runtime> runtime_;
+  std::vector<RankPlacement> placements_;
   std::unique_ptr<distributed::Communicator> control_;
   std::string tuning_;
   std::string backend_;  // "" until the first call of backend()

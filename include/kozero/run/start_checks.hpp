@@ -4,6 +4,7 @@
 //   at once                       the launcher's processes are one MPI world; all ranks run the same program
 //   when the deck is read         all ranks read the same
 //   before the data are read      the run's folder can be written; memory and disk space for a checkpoint suffice
+//   when the folder is made       all ranks see it
 // Each check is collective and throws Error, seen by all ranks, unless it says otherwise.
 #pragma once
 #include <cstdint>
@@ -33,5 +34,9 @@ void require_same_tokenizer(const io::Tokenizer& tokenizer, distributed::Communi
 /// Checks run.dir, memory and disk space of a training run, for a model of `vocab` tokens. Returns lines for the log:
 /// more threads than cores; unused Slurm tasks; with checkpoint.on_error = "continue", too little disk space.
 std::vector<std::string> check_before_data(Session& session, std::int64_t vocab);
+
+/// Throws Error(write) if a rank does not see the file `lock` that rank 0 holds in the run's folder, as with a disk per
+/// host.
+void require_one_folder(const std::string& folder, distributed::Communicator& comm);
 
 }  // namespace kozero::run

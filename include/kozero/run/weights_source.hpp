@@ -50,6 +50,9 @@ struct WeightsSource {
 WeightsSource find_weights(const std::string& path, distributed::Communicator& comm,
                            train::Which which = train::Which::latest);
 
+/// The network of the base.
+model::Config without_adapters(model::Config config);
+
 /// The network of the weights. Throws Error(input).
 model::Config shape_of(const WeightsSource& source);
 

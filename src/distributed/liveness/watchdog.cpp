@@ -14,6 +14,7 @@
 #include <cstring>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <thread>
 
 #include <kozero/core/error.hpp>
@@ -47,6 +48,10 @@ thread_local int waits_of_this_thread = 0;
 constexpr double kBetweenLooks = 0.1;  // seconds
 constexpr int kLongestReport = 10;     // seconds for which an abort waits
 
+constexpr const char* kNotStarted =
+    "another rank: it did not start (the launcher says why), or its host and this one do not reach each other (a "
+    "firewall, or the wrong network: UCX_NET_DEVICES), or comm.timeout_s is too short";
+
 std::atomic<double> timeout_in_force{600.0};
 
 /// The call under way; the main thread makes one at a time.
@@ -73,6 +78,13 @@ Watch& watch() {
   return *kWatch;
 }
 
+/// Of the ranks that cannot tell which rank is missing, rank 0 reports first, and ends the job. A rank that can tell
+/// needs no more than the timeout.
+double longest_without_name(double timeout_s) {
+  constexpr double kLongestTurn = 1.0;  // seconds
+  return timeout_s + std::min(kLongestTurn, timeout_s / 8.0) * (known_rank() == 0 ? 1.0 : 2.0);
+}
+
 /// The rank that a stuck call waits for; "" while the call may still return.
 std::string awaited_in_vain(Call& call) {
   const double timeout_s = comm_timeout();
@@ -86,7 +98,9 @@ std::string awaited_in_vain(Call& call) {
   if (heartbeat_is_let_in) return heartbeat->vain(Role::training);
   if (waited_s < timeout_s) return "";
   const std::string named = heartbeat == nullptr ? ranks_not_arrived() : "";
-  return named.empty() ? kAnotherRank : named + kLostOrTooShort;
+  if (!named.empty()) return named + kLostOrTooShort;
+  if (waited_s < longest_without_name(timeout_s)) return "";
+  return std::string_view(call.name) == kMpiStart ? kNotStarted : kAnotherRank;
 }
 
 [[noreturn]] void end_process(const std::string& text) {
@@ -103,7 +117,8 @@ std::atomic<int> aborted = kNot;  // written by a signal handler
 std::atomic<bool> abort_reported = false;
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
-/// The watchdog's thread reports, since a signal handler must not. Then the signal has its default action.
+/// The watchdog's thread reports, since a signal handler must not. Then the signal has its default action, unless
+/// another failure was reported before: the MPI library may abort when it meets a rank that was found lost already.
 extern "C" void on_abort(int signal) {
   constexpr int kLooksPerSecond = 100;
   aborted = waits_of_this_thread > 0 ? kInWait : kElsewhere;
@@ -117,11 +132,13 @@ extern "C" void on_abort(int signal) {
 void report_abort() {
   constexpr int kStatus = 128 + SIGABRT;  // as a shell reports it
   const int rank = known_rank();
-  report_failure(kStatus, failure_line(rank, kStatus,
-                                       "rank " + std::to_string(rank) + " ended by SIGABRT (" +
-                                           position_text(whereabouts().beat()) +
-                                           "): the program or a library aborted, as the C library does if memory is "
-                                           "damaged; what it said is above; please report this"));
+  const int first = report_failure(
+      kStatus,
+      failure_line(rank, kStatus,
+                   "rank " + std::to_string(rank) + " ended by SIGABRT (" + position_text(whereabouts().beat()) +
+                       "): the program or a library aborted, as the C library does if memory is "
+                       "damaged; what it said is above; please report this"));
+  if (first != kStatus) _exit(first);
   abort_reported = true;
 }
 

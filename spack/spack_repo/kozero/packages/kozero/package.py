@@ -5,6 +5,7 @@
 #   spack repo add spack/spack_repo/kozero && spack install kozero
 # Constraints are those of cmake/Dependencies.cmake; spack.yaml has the same libraries without the program.
 
+import itertools
 import pathlib
 
 from spack_repo.builtin.build_systems.cmake import CMakePackage, generator
@@ -14,6 +15,7 @@ from spack.package import *
 
 # What cmake/install_kokkos.sh builds Kokkos for.
 ARCHITECTURES = ("80", "86", "89", "90")
+ONE_ARCHITECTURE = f"Kokkos is built for one cuda_arch; accepted is one of {', '.join(ARCHITECTURES)}"
 
 
 class Kozero(CMakePackage, CudaPackage):
@@ -37,7 +39,7 @@ class Kozero(CMakePackage, CudaPackage):
     depends_on("python@3:", type="build")
     conflicts("%gcc@:11", msg="KoZeRO is tested with GCC 12 and newer")
 
-    depends_on("kokkos@4.7: +openmp +serial cxxstd=20")
+    depends_on("kokkos@4.7 +openmp +serial cxxstd=20")  # no Kokkos 5: see docs/install.md
     depends_on("mpi@3.1:")
     depends_on("hdf5@1.10: +mpi")
     depends_on("tomlplusplus@3.3:")
@@ -50,7 +52,8 @@ class Kozero(CMakePackage, CudaPackage):
     depends_on("utf8proc")
     depends_on("zlib-api")
     depends_on("zstd")
-    depends_on("arrow@20: +parquet", when="+arrow")
+    # Without the codecs, Arrow refuses files that are compressed with them, which most published files are.
+    depends_on("arrow@20: +parquet +snappy +zstd +zlib +brotli +lz4", when="+arrow")
     depends_on("onednn@2.6: cpu_runtime=omp", when="+onednn")
     depends_on("catch2@3.4:", when="+tests")
     depends_on("hdf5 +tools", when="+tests")
@@ -61,9 +64,12 @@ class Kozero(CMakePackage, CudaPackage):
         depends_on("kokkos +cuda +cmake_lang")
     for architecture in ARCHITECTURES:
         depends_on(f"kokkos cuda_arch={architecture}", when=f"+cuda cuda_arch={architecture}")
+        depends_on(f"nccl cuda_arch={architecture}", when=f"+cuda cuda_arch={architecture}")
     for architecture in CudaPackage.cuda_arch_values:
         if architecture not in ARCHITECTURES:
-            conflicts("+cuda", when=f"cuda_arch={architecture}", msg=f"cuda_arch is one of {', '.join(ARCHITECTURES)}")
+            conflicts("+cuda", when=f"cuda_arch={architecture}", msg=ONE_ARCHITECTURE)
+    for first, second in itertools.combinations(ARCHITECTURES, 2):
+        conflicts("+cuda", when=f"cuda_arch={first},{second}", msg=ONE_ARCHITECTURE)
     conflicts("+cuda", when="cuda_arch=none", msg="+cuda needs a cuda_arch, such as cuda_arch=80")
 
     def cmake_args(self):
