@@ -8,7 +8,6 @@
 import argparse
 import os
 import pathlib
-import resource
 import subprocess
 import sys
 import tempfile
@@ -44,15 +43,18 @@ def simulated(folder, case):
         subprocess.run([folder / "write_plan", deck, *arguments, str(TERAFLOPS), stage], stdout=plan, check=True)
         start = time.monotonic()
         command = [folder / "simulated_ranks", plan.name, *arguments, links]
-        run = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-    if run.returncode not in (0, 1) or "step_s" not in run.stdout:
+        run = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        text = run.stdout.read()
+        _, status, usage = os.wait4(run.pid, 0)
+        run.returncode = os.waitstatus_to_exitcode(status)
+    if run.returncode not in (0, 1) or "step_s" not in text:
         sys.exit(f"{case}: simulated_ranks ended with status {run.returncode}")
-    values = numbers_of(run.stdout)
+    values = numbers_of(text)
     values["name"] = f"{ranks} x {per_node}, {gbit}, {stage}, {links}"
     values["wall"] = time.monotonic() - start
-    values["peak"] = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
-    differing = [line for line in run.stdout.splitlines() if line.endswith("DIFFERS")]
-    return values, differing, run.stdout
+    values["peak"] = usage.ru_maxrss / 2**20
+    differing = [line for line in text.splitlines() if line.endswith("DIFFERS")]
+    return values, differing, text
 
 
 def main():
