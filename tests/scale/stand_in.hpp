@@ -12,7 +12,7 @@
 
 namespace kozero::scale {
 
-/// Simulated seconds of the stand-in.
+/// Simulated seconds of the mock model.
 struct Work {
   double passes_s = 0.0;  ///< forward and backward of all micro-steps
   double update_s = 0.0;
