@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // simulate.cpp: starts, trains and saves on a simulated cluster, and writes what the ranks did beside what `plan` says.
 //   simulated_ranks PLAN RANKS RANKS_PER_NODE GBIT MEMORY flows|queues      PLAN: a file of write_plan
-// Writes a line per number: "KEY SIMULATED PLANNED", or "KEY SIMULATED -". Exit status 1: one of these differs from PLAN
+// Writes a line per number: "KEY SIMULATED PLANNED", or "KEY SIMULATED -". Exit status 1: a planned number
+// differs by more than its tolerance:
 //   memory of parameters, gradients, gathered and communication    largest of any rank, relative difference 1e-9
 //   calls, requests                                                largest of any rank, exactly
 //   bytes sent                                                     mean over the ranks, 1e-3
