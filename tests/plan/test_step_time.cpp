@@ -72,3 +72,29 @@ TEST_CASE(
   exchange.sent_s = 1.0;  // the link takes that long anyway
   CHECK(exposed(8.0, 0.0) == Approx(0.5));
 }
+
+TEST_CASE("on several nodes, the collectives of mpi take the times of its algorithms") {
+  plan::Rates rates;
+  rates.products = rates.memory = 1e15;
+  rates.link = rates.link_in_group = 12.5e9 / 8;
+  const auto seconds = [&](int ranks, int ranks_per_node) {
+    const io::Deck deck = io::parse_deck(
+        "run.steps = 10\ndata.synthetic = true\ntrain.micro_batch = 1\nmodel.preset = \"small\"\nmodel.vocab = 256\n",
+        "test.toml", {"train.global_batch=" + std::to_string(ranks)});
+    const plan::MemoryPlan plan = plan::plans_of_all_stages(deck, "mpi", ranks, 256)[2];
+    train::Settings settings = train::settings_of(deck, ranks, 256, 0);
+    settings.zero.stage = 2;
+    settings.comm.ranks_per_node = ranks_per_node;
+    std::int64_t calls = 0;
+    std::int64_t bytes = 0;
+    for (const auto& arrays : plan.arrays) {
+      calls += arrays.reductions + arrays.gathers;
+      bytes += arrays.bytes * (arrays.reductions + arrays.gathers);
+    }
+    CHECK(calls == plan.sent.calls);
+    CHECK(static_cast<double>(bytes) * (ranks - 1) / ranks == Approx(plan.sent.all).epsilon(1e-3));
+    return plan::step_time(settings, plan, rates).communication;
+  };
+  CHECK(seconds(512, 0) == Approx(seconds(64, 0)).epsilon(0.02));  // without nodes only bytes and calls count
+  CHECK(seconds(4096, 8) > 1.5 * seconds(512, 8));                 // a chain passes through all nodes
+}

@@ -5,6 +5,7 @@
 //   MPI_Test, ...         SMPI leaves the flag of a request that is MPI_REQUEST_NULL as it was
 //   MPI_Testall           ends at the first open request
 //   MPI_Isend, MPI_Irecv  are counted
+//   MPI_Comm_dup          communicators of all ranks are numbered, for links as queues
 #include <mpi.h>
 
 #include <smpi/smpi.h>
@@ -202,14 +203,17 @@ int count_message(int count, MPI_Datatype type, bool sends) {
 /// A request of Links::queues, which SMPI does not see.
 struct Open {
   int from = -1;  // of a message to receive
-  int tag = 0;
+  std::uint64_t key = 0;
   double left_s = 0.0;  // of a message to send: when the node's link has sent it
 
   [[nodiscard]] MPI_Request handle() { return reinterpret_cast<MPI_Request>(this); }
   static Open& of(MPI_Request request) { return *reinterpret_cast<Open*>(request); }
 };
 
-/// With Links::queues: when messages leave and arrive. They have no bytes.
+/// With Links::queues: when messages leave and arrive, which SimGrid does not compute then. They have no bytes.
+///   a message leaves when the sender's node has sent those before it, and arrives when the receiver's node has
+///   received those before it; between the ranks of a node it takes the latency alone
+/// Messages are matched by sender, communicator and tag; the communicators have all ranks.
 class Queues {
  public:
   void begin(const kozero::scale::Machine& machine) {
@@ -217,10 +221,27 @@ class Queues {
     sends_until_.assign(static_cast<std::size_t>(machine.nodes()), 0.0);
     receives_until_ = sends_until_;
     arrivals_.resize(static_cast<std::size_t>(machine.ranks));
+    numbers_.resize(arrivals_.size());
+    made_.assign(arrivals_.size(), 0);
   }
   [[nodiscard]] bool are_used() const { return machine_.links == kozero::scale::Links::queues; }
 
-  MPI_Request send(int to, int tag, std::int64_t bytes) {
+  /// Gives a duplicate of a communicator its number. All ranks make communicators of all ranks in one order.
+  void number(MPI_Comm comm) {
+    int rank = -1;
+    PMPI_Comm_rank(comm, &rank);
+    if (size_of(comm) != machine_.ranks || rank != kozero::scale::simulated_rank()) return;
+    auto& numbers = numbers_[static_cast<std::size_t>(rank)];
+    numbers[comm] = ++made_[static_cast<std::size_t>(rank)];
+  }
+  [[nodiscard]] std::uint64_t number_of(MPI_Comm comm) const {
+    const auto& numbers = numbers_[static_cast<std::size_t>(kozero::scale::simulated_rank())];
+    const auto found = numbers.find(comm);
+    if (found != numbers.end()) return found->second;
+    throw std::runtime_error("links as queues: a message over a communicator that is no duplicate of all ranks'");
+  }
+
+  MPI_Request send(int to, int tag, MPI_Comm comm, std::int64_t bytes) {
     kozero::scale::pass(machine_.message_s);
     const int from = kozero::scale::simulated_rank();
     double& sends_until = sends_until_[node(from)];
@@ -233,24 +254,26 @@ class Queues {
       sends_until = begins + seconds;
       receives_until = arrives = std::max(begins + machine_.latency_s, receives_until) + seconds;
     }
-    arrivals_[static_cast<std::size_t>(to)][key(from, tag)].push_back(arrives);
+    arrivals_[static_cast<std::size_t>(to)][key(from, tag, comm)].push_back(arrives);
     return (new Open{.left_s = node(from) != node(to) ? sends_until : now})->handle();
   }
-  MPI_Request receive(int from, int tag) { return (new Open{.from = from, .tag = tag})->handle(); }
+  [[nodiscard]] MPI_Request receive(int from, int tag, MPI_Comm comm) const {
+    return (new Open{.from = from, .key = key(from, tag, comm)})->handle();
+  }
 
   /// Whether the message of the request has left, or arrived.
   [[nodiscard]] bool is_done(MPI_Request request) const {
     const Open& open = Open::of(request);
     const double now = kozero::scale::simulated_seconds();
     if (open.from < 0) return now >= open.left_s;
-    const auto messages = mine().find(key(open.from, open.tag));
+    const auto messages = mine().find(open.key);
     return messages != mine().end() && now >= messages->second.front();
   }
   void end(MPI_Request request) {
     const Open& open = Open::of(request);
     if (open.from >= 0) {
       auto& all = arrivals_[static_cast<std::size_t>(kozero::scale::simulated_rank())];
-      const auto messages = all.find(key(open.from, open.tag));
+      const auto messages = all.find(open.key);
       messages->second.erase(messages->second.begin());
       if (messages->second.empty()) all.erase(messages);
       kozero::scale::pass(machine_.message_s);
@@ -259,20 +282,22 @@ class Queues {
   }
 
  private:
-  using Arrivals = std::unordered_map<std::uint64_t, std::vector<double>>;  // by sender and tag, in order
+  using Arrivals = std::unordered_map<std::uint64_t, std::vector<double>>;  // by key(), in order
 
   [[nodiscard]] const Arrivals& mine() const {
     return arrivals_[static_cast<std::size_t>(kozero::scale::simulated_rank())];
   }
   [[nodiscard]] std::size_t node(int rank) const { return static_cast<std::size_t>(rank / machine_.ranks_per_node); }
-  static std::uint64_t key(int from, int tag) {
-    return static_cast<std::uint64_t>(from) << 8U | static_cast<std::uint64_t>(tag);
+  [[nodiscard]] std::uint64_t key(int from, int tag, MPI_Comm comm) const {
+    return static_cast<std::uint64_t>(from) << 24U | number_of(comm) << 8U | static_cast<std::uint64_t>(tag);
   }
 
   kozero::scale::Machine machine_;
   std::vector<double> sends_until_;  // by node
   std::vector<double> receives_until_;
-  std::vector<Arrivals> arrivals_;  // by rank
+  std::vector<Arrivals> arrivals_;                                    // by rank
+  std::vector<std::unordered_map<MPI_Comm, std::uint64_t>> numbers_;  // by rank, of its communicators of all ranks
+  std::vector<std::uint64_t> made_;                                   // by rank: the last number
 };
 
 Queues& queues() {
@@ -284,17 +309,23 @@ Queues& queues() {
 
 void kozero::scale::begin_queues(const Machine& machine) { queues().begin(machine); }
 
+int MPI_Comm_dup(MPI_Comm comm, MPI_Comm* made) {
+  const int code = PMPI_Comm_dup(comm, made);
+  if (code == MPI_SUCCESS && queues().are_used()) queues().number(*made);
+  return code;
+}
+
 int MPI_Isend(const void* from, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request* request) {
   const int bytes = count_message(count, type, true);
   if (!queues().are_used()) return PMPI_Isend(from, count, type, to, tag, comm, request);
-  *request = queues().send(to, tag, std::int64_t{bytes} * count);
+  *request = queues().send(to, tag, comm, std::int64_t{bytes} * count);
   return MPI_SUCCESS;
 }
 
 int MPI_Irecv(void* to, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Request* request) {
   count_message(count, type, false);
   if (!queues().are_used()) return PMPI_Irecv(to, count, type, from, tag, comm, request);
-  *request = queues().receive(from, tag);
+  *request = queues().receive(from, tag, comm);
   return MPI_SUCCESS;
 }
 

@@ -1,10 +1,13 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // machine.hpp: a simulated cluster under SimGrid's SMPI, whose ranks are contexts of this process.
-//   N nodes of p ranks in a fat tree: leaf switches of 16 nodes, 16 spine switches, one link of `gbit` Gbit/s per node
-//   and direction, no oversubscription
-// Time is the simulated clock. Nothing is measured: it passes in messages, by SimGrid's network model CM02, and where
-// pass() is called. Casanova et al. 2014, doi:10.1016/j.jpdc.2014.06.008.
+//   N nodes of p ranks, one link of `gbit` Gbit/s per node and direction
+// Time is the simulated clock. Nothing is measured: time passes in messages and where pass() is called. SimGrid gives
+// the ranks, the clock and control traffic. The times of the messages of training come from
+//   flows    SimGrid's network model CM02 on a fat tree: leaf switches of 16 nodes, 16 spine switches, no
+//   oversubscription queues   this project's own model of a node's link (class Queues in machine.cpp), without a
+//   network behind it
+// Casanova et al. 2014, doi:10.1016/j.jpdc.2014.06.008.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -14,7 +17,8 @@ namespace kozero::scale {
 /// How messages share links.
 ///   flows    SimGrid's model CM02 in the fat tree: the messages under way share each link fairly. A new solution for
 ///            every message that begins or ends makes it too slow for over some hundred ranks
-///   queues   each node sends one message after the other and receives one after the other, and no switch is a limit
+///   queues   each node sends one message after the other and receives one after the other, and no switch is a limit.
+///            Control traffic takes latency_s per message, whatever its bytes
 enum class Links { flows, queues };
 
 struct Machine {

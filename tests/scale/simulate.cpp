@@ -2,10 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // simulate.cpp: starts, trains and saves on a simulated cluster, and writes what the ranks did beside what `plan` says.
 //   simulated_ranks PLAN RANKS RANKS_PER_NODE GBIT MEMORY flows|queues      PLAN: a file of write_plan
-// Writes a line per number: "KEY SIMULATED PLANNED", or "KEY SIMULATED -". Exit status 1: memory, calls or bytes differ
-// from the plan, or the time of a step by more than 15 %.
+// Writes a line per number: "KEY SIMULATED PLANNED", or "KEY SIMULATED -". Exit status 1: a planned number
+// differs by more than its tolerance:
+//   memory of parameters, gradients, gathered and communication    largest of any rank, relative difference 1e-9
+//   calls, requests                                                largest of any rank, exactly
+//   bytes sent                                                     mean over the ranks, 1e-3
+//   time of a step                                                 15 %; its exposed communication 30 %
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -28,13 +34,43 @@ using namespace kozero;
 
 namespace {
 
-constexpr int kSteps = 1;             // after one that is not measured
-constexpr double kTolerance = 0.15;   // of a step's time
-constexpr int kStartAgreements = 25;  // those of a run on a deck without data files (run/session.cpp, run_start.cpp)
-constexpr std::int64_t kHashBytes = 16;
+constexpr int kSteps = 1;            // after one that is not measured
+constexpr double kTolerance = 0.15;  // of a step's time
+constexpr double kExposedTolerance = 0.30;
+
+/// A call of control traffic, with the bytes that a rank passes (a broadcast: rank 0).
+struct ControlCall {
+  std::string kind;  // "sum", "gather", "broadcast"
+  std::size_t bytes = 0;
+};
+
+struct StartCall {
+  const char* kind;
+  std::size_t bytes;
+  int times;
+};
+// All control calls of a start of model.toml up to the first published weights, without those that make_mesh and
+// ShardedState make, which the simulation runs. Counted by start_calls.gdb in rank 0 of 4 ranks (2026-11-27, 2abb3dce).
+// Texts of 2,457 bytes are the deck's, 173 bytes describe a rank's cores.
+constexpr std::array<StartCall, 15> kStart = {{{"sum", 8, 27},
+                                               {"gather", 8, 6},
+                                               {"gather", 24, 2},
+                                               {"gather", 2, 2},
+                                               {"gather", 173, 1},
+                                               {"gather", 19, 1},
+                                               {"gather", 22, 1},
+                                               {"gather", 3, 1},
+                                               {"gather", 1, 1},
+                                               {"broadcast", 2457, 2},
+                                               {"broadcast", 2, 4},
+                                               {"broadcast", 0, 2},
+                                               {"broadcast", 32, 1},
+                                               {"broadcast", 20, 1},
+                                               {"broadcast", 57, 1}}};
 
 struct Plan {
   ParameterTable table;
+  std::vector<ControlCall> save;
   std::map<std::string, double> numbers;
 
   [[nodiscard]] double at(const std::string& key) const { return numbers.at(key); }
@@ -60,6 +96,9 @@ Plan read_plan(const std::string& path) {
       words >> extent >> row.overwritten >> row.name;
       row.shape = {extent};
       plan.table.add(row);
+    } else if (key == "save") {
+      ControlCall& call = plan.save.emplace_back();
+      words >> call.kind >> call.bytes;
     } else {
       words >> plan.numbers[key];
     }
@@ -98,26 +137,28 @@ class Phases {
   scale::Traffic before_;
 };
 
-/// The agreements of io::write_checkpoint and CheckpointSaver for `blocks` hashed blocks of the state, without a disk.
-void agree_on_save(distributed::Communicator& comm, std::size_t blocks) {
-  struct Hash {
-    std::uint64_t words[kHashBytes / 8];
-  };
-  const auto agree = [&](int times) {
-    for (int i = 0; i < times; ++i) distributed::agree(comm, 0, "");
-  };
-  agree(1);  // the folder
-  const std::uint64_t elements = 1;
-  for (int group = 0; group < 3; ++group) comm.sum_control({&elements, 1});  // parameters and two moments
-  agree(1);                                                                  // the layout
-  for (int group = 0; group < 3; ++group) comm.broadcast_control("offsets");
-  agree(1);                               // written
-  for (int pass = 0; pass < 2; ++pass) {  // hashes of blocks, then of datasets
-    agree(1);
-    distributed::map_over_ranks(comm, blocks, [](std::size_t) { return Hash{}; });
+void make(distributed::Communicator& comm, const ControlCall& call) {
+  if (call.kind == "sum") {
+    comm.sum_control(std::vector<std::uint64_t>(call.bytes / sizeof(std::uint64_t)));
+  } else if (call.kind == "gather") {
+    comm.gather_control(std::vector<std::byte>(call.bytes));
+  } else {
+    comm.broadcast_control(std::string(call.bytes, ' '));
   }
-  agree(3);  // the manifest, the rename, older checkpoints
-  distributed::on_all_ranks(comm, true);
+}
+
+void make_start_calls(distributed::Communicator& comm) {
+  for (const StartCall& call : kStart) {
+    for (int i = 0; i < call.times; ++i) make(comm, {call.kind, call.bytes});
+  }
+}
+
+/// The calls of io::write_checkpoint, and those that train/checkpoint.cpp adds: an agreement after removing older
+/// checkpoints, and two bytes of each rank that tell that its save has ended.
+void make_save_calls(distributed::Communicator& comm, const Plan& plan) {
+  for (const ControlCall& call : plan.save) make(comm, call);
+  make(comm, {"sum", 8});
+  make(comm, {"gather", 2});
 }
 
 void compare_memory(const MemoryLedger& ledger, Measured& all) {
@@ -135,7 +176,7 @@ void run_rank(const Plan& plan, Measured& all) {
   phases.end("environment");
   const auto control = distributed::make_control_communicator(environment.world(), 600.0);
   phases.end("control");
-  for (int i = 0; i < kStartAgreements; ++i) distributed::agree(*control, 0, "");
+  make_start_calls(*control);
   phases.end("agreements");
   distributed::CommunicatorOptions options;
   options.chunk_bytes = plan.whole("chunk_bytes");
@@ -164,19 +205,17 @@ void run_rank(const Plan& plan, Measured& all) {
   phases.end("first_step");
   for (int step = 0; step < kSteps; ++step) model.step();
   phases.end("steps");
+  double calls = 0.0;
   for (const auto& row : mesh.counts->rows()) {
-    all.calls = std::max(all.calls, static_cast<double>(row.calls) / (environment.rank() == 0 ? kSteps : 1e9));
+    calls += static_cast<double>(row.calls) / kSteps;
     all.bytes += static_cast<double>(row.bytes) / kSteps;
   }
-  double calls = 0.0;
-  for (const auto& row : mesh.counts->rows()) calls += static_cast<double>(row.calls) / kSteps;
   all.calls = std::max(all.calls, calls);
   all.requests = std::max(all.requests, static_cast<double>(scale::traffic().requests - requests) / kSteps);
 
   mesh.all->barrier();
   phases.end("barrier");
-  constexpr std::int64_t kBlock = std::int64_t{16} << 20;
-  agree_on_save(*control, static_cast<std::size_t>(12 * plan.table.extent() / kBlock + 1));
+  make_save_calls(*control, plan);
   phases.end("save");
 }
 
@@ -195,15 +234,15 @@ bool compare(const std::string& key, double value, double planned, double tolera
 
 int report(const scale::Machine& machine, const Plan& plan, const Measured& all) {
   for (const auto& [key, value] : all.seconds) write(key, value);
-  write("requests", all.requests);
   bool agrees = true;
   for (const auto& [key, value] : all.of_fullest) agrees = compare(key, value, plan.at(key), 1e-9) && agrees;
   agrees = compare("calls", all.calls, plan.at("calls"), 0.0) && agrees;
+  agrees = compare("requests", all.requests, plan.at("requests"), 0.0) && agrees;
   agrees = compare("bytes_sent", all.bytes / machine.ranks, plan.at("bytes_sent"), 1e-3) && agrees;
   const double step_s = all.seconds.at("steps_s") / kSteps;
   agrees = compare("step_s", step_s, plan.at("step_s"), kTolerance) && agrees;
-  write("exposed_s", step_s - plan.at("passes_s") - plan.at("update_s"));
-  write("planned_exposed_s", plan.at("communication_s"));
+  const double exposed_s = step_s - plan.at("passes_s") - plan.at("update_s");
+  agrees = compare("exposed_s", exposed_s, plan.at("communication_s"), kExposedTolerance) && agrees;
   return agrees ? 0 : 1;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// stand_in.hpp: a rank's training steps in the trainer's order on a real ShardedState, with a model that lets time pass
-// instead of computing.
+// stand_in.hpp: a rank's training steps in the trainer's order on a real ShardedState, with a mock model that advances
+// the clock instead of computing.
 //   forward   a third of a pass's seconds, backward two thirds, divided among the units by their numbers of elements
 // After the last micro-step: the norm, the losses of all ranks, the update, and the weights' publication, as in
 // src/train/trainer.cpp.
@@ -12,7 +12,7 @@
 
 namespace kozero::scale {
 
-/// Simulated seconds of the stand-in.
+/// Simulated seconds of the mock model.
 struct Work {
   double passes_s = 0.0;  ///< forward and backward of all micro-steps
   double update_s = 0.0;
