@@ -20,12 +20,6 @@
 #include <vector>
 
 extern "C" {
-void AnnotateIgnoreReadsBegin(const char* file, int line);
-void AnnotateIgnoreReadsEnd(const char* file, int line);
-void AnnotateIgnoreWritesBegin(const char* file, int line);
-void AnnotateIgnoreWritesEnd(const char* file, int line);
-void AnnotateIgnoreSyncBegin(const char* file, int line);
-void AnnotateIgnoreSyncEnd(const char* file, int line);
 void __tsan_acquire(void* address);                                                                  // NOLINT
 void __tsan_release(void* address);                                                                  // NOLINT
 int __sanitizer_install_malloc_and_free_hooks(void (*on_malloc)(const volatile void*, std::size_t),  // NOLINT
@@ -103,7 +97,6 @@ struct Request {
 };
 
 namespace {
-
 void make_progress(Process* process);
 
 /// Ends the program if this rank frees the memory of its own unfinished collective. ThreadSanitizer reports a write to
@@ -122,21 +115,6 @@ void check_free(const volatile void* memory) {
 }  // namespace
 
 Member* world_of_this_thread() { return this_world; }
-
-void hide_order() { AnnotateIgnoreSyncBegin(__FILE__, __LINE__); }
-void show_order() { AnnotateIgnoreSyncEnd(__FILE__, __LINE__); }
-
-Unseen::Unseen() {
-  AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
-  AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
-  hide_order();
-}
-
-Unseen::~Unseen() {
-  show_order();
-  AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
-  AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
-}
 
 void sleep_at_random() {
   const Unseen unseen;
