@@ -191,8 +191,10 @@ begin_launcher() {
   launcher=$!
   set +m
   exec 3>&- 4>&-
-  for signal in INT TERM USR1 USR2 XCPU; do trap "asked=$signal; kill -$signal $launcher" "$signal"; done
-  trap 'asked=HUP; kill -TERM $launcher' HUP  # MPICH's launcher dies of SIGHUP
+  for signal in INT TERM USR1; do trap "asked=$signal; kill -$signal $launcher 2>/dev/null || true" "$signal"; done
+  for signal in HUP USR2 XCPU; do  # MPICH's launcher dies of these
+    trap "asked=$signal; kill -TERM $launcher 2>/dev/null || true" "$signal"
+  done
 }
 
 # train_under LAUNCHER...: ends with the run's own status, which the run writes to a file: the launcher's may be another
@@ -238,7 +240,7 @@ run_with_restarts() {
   mapfile -t told <<<"$told"  # ranks, run.dir, checkpoint.resume, a stop signal
   read_launcher "$preset"
   source "$kRoot/src/program/restarts.sh"
-  supervise "$restarts" "$file" "${ranks:-${told[0]}}" "${told[1]}" "${told[3]}" \
+  supervise "$restarts" "$file" "${ranks:-${told[0]}}" "${told[1]}" "${told[2]}" "${told[3]:-}" \
     "$(binary_of "$preset")" train "$@" "checkpoint.resume=${told[2]}"
 }
 
@@ -326,7 +328,7 @@ wanted_by() {
 
 check_preset() { [[ " $kPresets " == *" $1 "* ]] || refuse "--preset '$1' is not one of: $kPresets"; }
 check_ranks() { [[ $1 =~ ^[1-9][0-9]*$ ]] || refuse "-n '$1' is not a number of ranks (1 or more)"; }
-check_restarts() { [[ $1 =~ ^[0-9]{1,6}$ ]] || refuse "--restarts '$1' is not a number of restarts (0 or more)"; }
+check_restarts() { [[ $1 =~ ^(0|[1-9][0-9]{0,5})$ ]] || refuse "--restarts '$1' is not a number of restarts (0 or more)"; }
 
 main() {
   local preset=${KOZERO_PRESET:-release} ranks='' restarts='' hosts_file=''

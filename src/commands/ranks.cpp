@@ -20,9 +20,9 @@ using run::Session;
 
 namespace {
 
-/// A stop signal that launchers hand on to all ranks (not SIGHUP); "" without one.
+/// A stop signal that MPICH's launcher hands on to all ranks; "" without one.
 std::string forwarded_signal(const std::vector<std::string>& stop_signals) {
-  for (const char* const name : {"SIGUSR1", "SIGTERM", "SIGINT", "SIGUSR2", "SIGXCPU"}) {
+  for (const char* const name : {"SIGUSR1", "SIGTERM", "SIGINT"}) {
     if (std::ranges::find(stop_signals, name) != stop_signals.end()) return name;
   }
   return "";

@@ -112,7 +112,7 @@ require_all_hosts() {
       lose "host $host: ssh would ask for a password, or does not know the host ($text);" \
         "'ssh -oBatchMode=yes $host true' must work"
     fi
-    lose "host $host does not answer ssh within 10 s (${text:-no reply}); correct its name or take it out of the list"
+    lose "host $host does not answer ssh (2 s to connect, 10 s to reply: ${text:-no reply}); correct its name or take it out of the list"
   done
 }
 
@@ -159,7 +159,7 @@ end_rest_of_launcher() {
   local i
   for i in {1..10}; do
     kill -0 -- "-$launcher" 2>/dev/null || return 0
-    sleep 0.1
+    sleep 0.1 || true
   done
   kill -KILL -- "-$launcher" 2>/dev/null || true
 }
@@ -169,7 +169,7 @@ watch_launcher() {
   local told=0 next=$((SECONDS + probe_s)) host
   why=''
   while kill -0 "$launcher" 2>/dev/null; do
-    { sleep 0.2; } 2>/dev/null  # Bash reports a killed launcher here
+    { sleep 0.2 || true; } 2>/dev/null  # Ctrl-C ends it; Bash reports a killed launcher here
     # The program has reported its end, and the launcher cannot tell a host that is gone.
     if [[ -s $KOZERO_STATUS_FILE ]]; then ((told > 0)) || told=$SECONDS; fi
     if ((told > 0 && SECONDS - told > 10)); then end_launcher; fi
@@ -222,13 +222,13 @@ start_once() {
     export KOZERO_STATUS_FILE=$status_file.$starts
     : >"$KOZERO_STATUS_FILE"
     begin_launcher "${launch[@]}" "$@"
-    [[ -z $asked ]] || kill -TERM "$launcher"  # before begin_launcher handed signals on
+    [[ -z $asked ]] || kill -TERM "$launcher" 2>/dev/null || true  # before begin_launcher handed signals on
     watch_launcher
     { wait "$launcher" && status=0 || status=$?; } 2>/dev/null
+    stop_between_starts
     end_rest_of_launcher
     launcher=''
-    stop_between_starts
-    told=$(cat "$KOZERO_STATUS_FILE")
+    IFS= read -r told <"$KOZERO_STATUS_FILE" || true
     rm -f "$KOZERO_STATUS_FILE"
     if [[ -z $told$why && $status == 0 ]]; then exit 0; fi  # of all ranks; its other numbers may be those of signals
     if [[ $told == 75 && -n $regained ]]; then why="$regained answered again"; fi
@@ -246,10 +246,10 @@ stop_between_starts() {
   for signal in INT TERM HUP USR1 USR2 XCPU; do trap "asked=$signal" "$signal"; done
 }
 
-# Status 75, although nothing runs that could save: as of a run that is stopped.
+# Ends with 75, the status of a stopped run, although no rank ran that could save.
 end_if_asked() {
   [[ -n $asked ]] || return 0
-  say "stopped by SIG$asked while no rank ran; the same command goes on from ${before:-the beginning}"
+  say "stopped by SIG$asked while no rank ran; $same_command goes on from ${before:-the beginning}"
   exit 75
 }
 
@@ -277,15 +277,17 @@ leave_nothing() {
   [[ -z $status_file ]] || rm -f "$status_file".*
 }
 
-# supervise RESTARTS HOSTS_FILE RANKS RUN_DIR SIGNAL PROGRAM train ...: ends with the run's status, or 5 after RESTARTS
-# restarts in a row without a new checkpoint. HOSTS_FILE may be empty, and SIGNAL, by which the run is stopped.
+# supervise RESTARTS HOSTS_FILE RANKS RUN_DIR RESUME SIGNAL PROGRAM train ...: ends with the run's status, or 5 after
+# RESTARTS restarts in a row without a new checkpoint. HOSTS_FILE and SIGNAL, which stops the run, may be empty.
 supervise() {
-  local restarts=$1 ranks=$3 run=$4 stop_signal=$5 probe_s=${KOZERO_PROBE_S:-5} tries=0 starts=0 first=yes
-  local before now started launch why regained on  # of one start
+  local restarts=$1 ranks=$3 run=$4 stop_signal=$6 probe_s=${KOZERO_PROBE_S:-5} tries=0 starts=0 first=yes
+  local before now started launch why regained on same_command  # of one start
   asked='' launcher='' status_file=''
   before=$(newest_checkpoint "$run")
-  begin_supervision "$2" "$6"
-  shift 5
+  same_command='the same command'
+  [[ $5 == auto ]] || same_command+=' with checkpoint.resume=auto'
+  begin_supervision "$2" "$7"
+  shift 6
   while true; do
     start_once "$@"
     now=$(newest_checkpoint "$run")
@@ -308,7 +310,7 @@ say_end() {
     say "gave up after $restarts restarts without a new checkpoint in $run (${before:-none yet}): $why; see $run/log.txt and" \
       "the lines above; the same command goes on from there"
   else
-    say "the run is lost: $why; the same command continues it from ${before:-the beginning}, --restarts N by itself"
+    say "the run is lost: $why; $same_command continues it from ${before:-the beginning}${before:+, --restarts N by itself}"
   fi
 }
 

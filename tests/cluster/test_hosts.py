@@ -224,7 +224,7 @@ def starts(case):
     begin = "kozero: "
     pathlib.Path(f"{hosts.folder}/lost-{address(2)}").touch()
     ended = case.script_on(list_of_hosts, ["-n", "2"])
-    case.refused(5, r"host 10\.77\.0\.2 does not answer ssh within 10 s .*; correct its name or take it out of the list", ended, begin=begin)
+    case.refused(5, r"host 10\.77\.0\.2 does not answer ssh \(.*\); correct its name or take it out of the list", ended, begin=begin)
     hosts.do("return", 2)
     libraries = subprocess.run(["ldd", case.arguments.kozero], check=True, stdout=subprocess.PIPE).stdout.decode()
     library = os.path.realpath(re.search(r"libmpich\.so\S* => (\S+)", libraries).group(1))

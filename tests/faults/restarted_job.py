@@ -57,7 +57,8 @@ class Script:
         self.said = self.folder / "said.txt"
         with open(self.said, "wb") as said:
             self.supervisor = subprocess.Popen(self.command(options, *overrides), stdout=said, stderr=subprocess.STDOUT,
-                                               stdin=subprocess.DEVNULL, env=self.environment(**settings), cwd=self.folder)
+                                               stdin=subprocess.DEVNULL, env=self.environment(**settings), cwd=self.folder,
+                                               start_new_session=True)  # a process group, as of a terminal's job
         return self.supervisor
 
     def end(self):

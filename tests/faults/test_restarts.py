@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The KoZeRO authors
-"""test_restarts.py CASE KOZERO MPIEXEC DECK [--kills N] [--seed S]: `kozero.sh --restarts N [--hosts FILE] train`.
+"""test_restarts.py CASE KOZERO MPIEXEC DECK [--kills N] [--seed S] [--steps N]: `kozero.sh --restarts N train`.
 
 Ranks, launchers and hosts die at random moments; the finished run has the weights of an undisturbed one. Hosts are
 namespaces of this machine (tests/cluster), so that case needs root. Exit status 77: it cannot run here. Prints the
@@ -58,6 +58,7 @@ def refusals(script, arguments):
     refused(2, r"checkpoint\.resume = \"none\": with --restarts accepted is \"auto\"", ["--restarts", "2"], "checkpoint.resume=none")
     refused(2, "--restarts 'x' is not a number", ["--restarts", "x"])
     refused(2, "--restarts 'y' is not a number", ["--restarts=y"])
+    refused(2, "--restarts '08' is not a number", ["--restarts", "08"])
     refused(2, "--hosts wants a file", ["--hosts", ""])
     refused(2, "--hosts none: not a file", ["--hosts=none"])
     refused(2, "inside a job of Slurm or mpiexec use inputs/slurm", ["--restarts", "2"], SLURM_JOB_ID="7")
@@ -76,7 +77,7 @@ def refusals(script, arguments):
     refused(5, "host b: ssh would ask for a password, .*'ssh -oBatchMode=yes b true' must work", some, hosts="b:2\n",
             HYDRA_LAUNCHER_EXEC=str(ssh))
     ssh.write_text("#!/bin/sh\necho 'ssh: connect to host b port 22: No route to host' >&2\nexit 255\n")
-    refused(5, "host b does not answer ssh within 10 s .*No route to host", some, hosts="b:2\n", HYDRA_LAUNCHER_EXEC=str(ssh))
+    refused(5, r"host b does not answer ssh \(2 s to connect, 10 s to reply: .*No route to host", some, hosts="b:2\n", HYDRA_LAUNCHER_EXEC=str(ssh))
     return failures.count
 
 
@@ -100,16 +101,28 @@ def gives_up(script, arguments):
 
 
 def stop_signal(script, arguments):
-    """SIGTERM to the script stops the run, which is not started again."""
+    """A signal stops the run, which saves and is not started again: to the script alone, and to its process group, as
+    Ctrl-C's is."""
     failures = Failures(script)
-    supervisor = script.start(["--restarts", "2", "-n", "2"], *SLOW, "run.steps=100000")
-    while supervisor.poll() is None and not script.rows():
-        time.sleep(0.05)
-    supervisor.send_signal(signal.SIGTERM)
-    failures.expect(supervisor.wait(60) == 75, f"status {supervisor.returncode}, wanted 75")
-    failures.expect("kozero: restart" not in script.said.read_text(), "it was started again")
-    failures.expect("--restarts 2 -n 2 train" in script.said.read_text(), "the command to go on lacks --restarts")
+    for send in (os.kill, os.killpg):
+        supervisor = script.start(["--restarts", "2", "-n", "2"], *SLOW, "run.steps=100000")
+        before = len(script.rows())
+        while supervisor.poll() is None and len(script.rows()) == before:
+            time.sleep(0.05)
+        send(supervisor.pid, signal.SIGTERM)
+        failures.expect(supervisor.wait(60) == 75, f"{send.__name__}: status {supervisor.returncode}, wanted 75")
+        said = script.said.read_text()
+        failures.expect("kozero: restart" not in said, f"{send.__name__}: it was started again")
+        failures.expect("--restarts 2 -n 2 train" in said, f"{send.__name__}: the command to go on lacks --restarts")
     return failures.count
+
+
+def words_of(process):
+    """Its command line; empty if it has ended."""
+    try:
+        return pathlib.Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")[:-1]
+    except OSError:
+        return []
 
 
 def signal_in_a_pause(script, arguments):
@@ -117,8 +130,7 @@ def signal_in_a_pause(script, arguments):
     ranks that were cut off cannot find later."""
     failures = Failures(script)
     supervisor = script.start(["--restarts", "5", "-n", "2"], *SLOW, "run.steps=100000", "checkpoint.every=50000")
-    pauses = lambda: [process for process in below(supervisor.pid, "sleep")
-                      if pathlib.Path(f"/proc/{process}/cmdline").read_bytes() == b"sleep\0" b"2\0"]
+    pauses = lambda: [process for process in below(supervisor.pid, "sleep") if words_of(process) == [b"sleep", b"2"]]
     files = set()
     end = time.monotonic() + 60
     while supervisor.poll() is None and time.monotonic() < end and not pauses():
@@ -145,7 +157,7 @@ def signal_before_a_start(script, arguments):
     ssh.write_text("#!/bin/sh\nsleep 1\n")
     ssh.chmod(0o755)
     (script.folder / "hosts").write_text("a\nb\n")
-    supervisor = script.start(["--hosts", "hosts", "-n", "2"], HYDRA_LAUNCHER_EXEC=str(ssh))
+    supervisor = script.start(["--hosts", "hosts", "-n", "2"], 'run.stop_signals=["SIGHUP"]', HYDRA_LAUNCHER_EXEC=str(ssh))
     while supervisor.poll() is None and not below(supervisor.pid, "ssh"):
         time.sleep(0.02)
     supervisor.send_signal(signal.SIGTERM)
@@ -237,7 +249,7 @@ def finish(script, supervisor, killer, failures, wanted):
 
 def kills(script, arguments):
     """Ranks, all ranks or mpiexec are killed at random moments."""
-    steps = f"run.steps={60 + 20 * arguments.kills}"
+    steps = f"run.steps={arguments.steps or 60 + 20 * arguments.kills}"
     script.undisturbed(steps)
     failures = Failures(script)
     supervisor = script.start(["--restarts", "3", "-n", "2"], *SLOW, steps)
@@ -255,7 +267,7 @@ def hosts(script, arguments):
     if (status := status_on_hosts(3)) is not None:
         return status
     folder = os.environ["HOSTS_FOLDER"]
-    steps = f"run.steps={120 + 60 * arguments.kills}"
+    steps = f"run.steps={arguments.steps or 120 + 60 * arguments.kills}"
     script.undisturbed(steps)
     failures = Failures(script)
     (script.folder / "hosts").write_text("10.77.0.1:1\n10.77.0.2 slots=1\n10.77.0.3\n")
@@ -296,6 +308,7 @@ for name in ("kozero", "mpiexec", "deck"):
     parser.add_argument(name)
 parser.add_argument("--kills", type=int, default=4)
 parser.add_argument("--seed", type=int, default=1)
+parser.add_argument("--steps", type=int, default=0)  # 0: by the number of kills
 given = parser.parse_args()
 with tempfile.TemporaryDirectory() as scratch:
     script = Script(pathlib.Path(scratch), given)

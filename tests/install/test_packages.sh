@@ -57,7 +57,7 @@ for system in debian fedora rhel; do
   if [[ $system == debian ]]; then has "missing: munge slurm-wlm"; else has "missing: munge slurm slurm-slurmctld slurm-slurmd"; fi
 done
 
-# Verbs that no CMake file names packages for: on Fedora no name of Debian's.
+# Verbs whose packages no CMake file lists: on Fedora the dry run prints no Debian name.
 system=fedora
 for verb in gnuplot cluster slurm scale; do
   ! KOZERO_NO_INSTALL=1 KOZERO_OS_RELEASE=$work/fedora "$source/cmake/install_packages.sh" $verb >"$work/out" 2>&1 ||

@@ -54,7 +54,7 @@ void use_signal_stack();
 
 }  // namespace kozero
 
-#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)  // ThreadSanitizer sees none, nor a copy of 64 bytes
+#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)  // ThreadSanitizer does not see streaming stores
 #define KOZERO_STREAMS
 #include <immintrin.h>
 #endif
