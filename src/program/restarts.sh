@@ -47,7 +47,7 @@ read_hosts() {
     hosts+=("$name")
     slots[$name]=$count
   done <"$file"
-  ((${#hosts[@]} > 0)) || refuse "$file names no host; accepted are lines HOST, HOST:N or 'HOST slots=N'"
+  ((${#hosts[@]} > 0)) || refuse "$file names no host; accepted: lines HOST, HOST:N or 'HOST slots=N'"
 }
 
 # slots_of HOST...: their sum.
@@ -281,10 +281,10 @@ leave_nothing() {
 # RESTARTS restarts in a row without a new checkpoint. HOSTS_FILE and SIGNAL, which stops the run, may be empty.
 supervise() {
   local restarts=$1 ranks=$3 run=$4 stop_signal=$6 probe_s=${KOZERO_PROBE_S:-5} tries=0 starts=0 first=yes
-  local before now started launch why regained on same_command  # of one start
+  local before now started launch why regained on  # of one start
+  local same_command='the same command'
   asked='' launcher='' status_file=''
   before=$(newest_checkpoint "$run")
-  same_command='the same command'
   [[ $5 == auto ]] || same_command+=' with checkpoint.resume=auto'
   begin_supervision "$2" "$7"
   shift 6

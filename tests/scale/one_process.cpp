@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // one_process.cpp: replaces parts of src/distributed in a simulation, whose ranks share one process and one core.
 //   copies and sums   move no bytes: simulated time passes instead
-//   large arrays      array k of every rank lies at the same address, so that they need the memory of one rank's; their
+//   large arrays      array k of every rank is at the same address, so that they need the memory of one rank's; their
 //                     values mean nothing. Stacks, small arrays and SMPI remain: a process of 4,096 ranks had 4.2 GiB
 //   sleeps            last on the simulated clock
 //   liveness          without heartbeats and watchdog: their messages and threads are not simulated (see also

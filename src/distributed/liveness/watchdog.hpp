@@ -92,7 +92,7 @@ class Watchdog {
 /// Sets the thread's name in /proc; at most 15 letters. No effect without a watchdog.
 void name_watchdog(const char* name);
 
-/// The call that starts MPI, in which no rank knows the others yet.
+/// The call that starts MPI. Until it returns, ranks cannot name each other.
 inline constexpr const char* kMpiStart = "MPI_Init_thread";
 
 /// Guards an MPI call that returns once other ranks call it too. For the main thread only.
