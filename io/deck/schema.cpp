@@ -75,8 +75,7 @@ std::vector<DeckRow> run_rows() {
       {"run.threads", kRun<&K::threads>, from_to(1, kWide), "threads per rank", "the cores, shared evenly"},
       {"run.bind", kRun<&K::bind>, words({"auto", "none"}),
        "auto: ranks that may use the same cores get equal shares of them, in the order of NUMA domains; none: threads "
-       "may "
-       "run on all cores that the launcher allows"},
+       "may run on all cores that the launcher allows"},
       {"run.device", kRun<&K::device>, words({"auto", "host", "cuda"}),
        "device that computes; auto: a GPU if there is one"},
       {"run.products", kRun<&K::products>, words({"fastest", "portable", "tf32"}),

@@ -15,10 +15,10 @@
 #include <string>
 
 #include <kozero/core/error.hpp>
+#include <kozero/core/host.hpp>
 #include "io/posix/file.hpp"
 #include "io/posix/readable.hpp"
 #include "io/posix/system_resources.hpp"
-#include "io/run/run_status.hpp"
 
 namespace kozero::io {
 

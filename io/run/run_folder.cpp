@@ -17,6 +17,7 @@
 #include <utility>
 
 #include <kozero/core/error.hpp>
+#include <kozero/core/host.hpp>
 #include "io/posix/file.hpp"
 #include "io/run/metrics.hpp"
 #include "io/run/run_folder.hpp"

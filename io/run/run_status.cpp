@@ -15,6 +15,7 @@
 #include <set>
 
 #include <kozero/core/error.hpp>
+#include <kozero/core/host.hpp>
 #include "io/posix/file.hpp"
 #include "io/run/metrics.hpp"
 #include "io/run/run_folder.hpp"
@@ -120,11 +121,6 @@ std::string names_of(const std::vector<RankProcess>& ranks) {
 }
 
 }  // namespace
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 && name[0] != '\0' ? name.data() : "unknown";
-}
 
 double seconds_since_1970() {
   using Milliseconds = std::chrono::milliseconds;

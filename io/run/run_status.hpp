@@ -32,7 +32,6 @@ struct RankProcess {
 
 /// This process.
 RankProcess this_process();
-std::string host_name();
 /// "2026-01-01T00:00:00Z"
 std::string time_now();
 /// In whole milliseconds, as metrics have it.

@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include <kozero/core/error.hpp>
+#include <kozero/core/host.hpp>
 #include "io/run/run_status.hpp"
 
 namespace kozero::io {

@@ -32,7 +32,7 @@ void write_json(const std::string& path, const Json& json) {
 Json program_json() {
   Json json = Json::object();
   for (const auto& [name, value] : run::program_facts()) json[name] = value;
-  json["host"] = io::host_name();
+  json["host"] = host_name();
   json["processor"] = cpu_name();
   json["cores"] = std::ssize(cores_of(allowed_cpus()));
   if (kHostIsDevice) json["free_memory"] = io::readable_bytes(io::available_memory());

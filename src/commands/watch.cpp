@@ -20,6 +20,7 @@
 
 #include <kozero/commands/commands.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/core/host.hpp>
 #include <kozero/program/arguments.hpp>
 #include <kozero/train/run_files.hpp>
 #include "io/deck/deck.hpp"
@@ -184,7 +185,7 @@ std::string ranks_line(const std::string& folder, const std::string& state) {
   std::string gone;
   std::size_t here = 0;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    if (ranks[r].host != io::host_name()) continue;
+    if (ranks[r].host != host_name()) continue;
     ++here;
     if (io::is_gone(ranks[r]))
       gone += fmt::format("{}rank {} (process {}) is gone", gone.empty() ? "" : ", ", r, ranks[r].pid);

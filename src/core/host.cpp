@@ -3,7 +3,9 @@
 // host.cpp: the CPUs of this process from the scheduler, OpenMP and /sys; stacks for signal handlers.
 #include <sched.h>
 #include <sys/auxv.h>
+#include <unistd.h>
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <csignal>
 #include <cstddef>
@@ -156,6 +158,11 @@ std::vector<int> numbers_in_ranges(const std::string& text) {
     for (int number = first; number <= (read == 2 ? last : first); ++number) numbers.push_back(number);
   }
   return numbers;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 && name[0] != '\0' ? name.data() : "unknown";
 }
 
 std::string cpu_name() {

@@ -3,25 +3,18 @@
 // ledger.cpp: allocation on large pages, zeroed by the threads that compute on it; sums by category.
 #if defined(__linux__)
 #include <sys/mman.h>
-#endif
 #include <unistd.h>
-
-#include <array>
+#endif
 
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/core/host.hpp>
 #include <kozero/core/ledger.hpp>
 
 namespace kozero {
 namespace {
 
 constexpr std::int64_t kWord = sizeof(std::uint64_t);
-
-/// " on host a", if the system tells.
-std::string on_host() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? std::string(" on host ") + name.data() : "";
-}
 
 /// Asks for 2 MiB pages under host memory, for fewer TLB misses in matrix products and long passes. If the kernel
 /// refuses, only the speed changes. Blocks smaller than `kLarge` share their pages with others.
@@ -93,9 +86,9 @@ void* MemoryLedger::allocate(Memory category, const std::string& label, std::int
   try {
     return Kokkos::kokkos_malloc<DeviceMemory>(label, static_cast<std::size_t>(words * kWord));
   } catch (const std::exception&) {
-    throw Error(Failure::internal, "out of memory" + on_host() + ": " + std::to_string(words * kWord) + " bytes for " +
-                                       std::string(kMemoryNames[static_cast<std::size_t>(category)]) + " (" + label +
-                                       ") after " + std::to_string(total() - words * kWord) +
+    throw Error(Failure::internal, "out of memory on host " + host_name() + ": " + std::to_string(words * kWord) +
+                                       " bytes for " + std::string(kMemoryNames[static_cast<std::size_t>(category)]) +
+                                       " (" + label + ") after " + std::to_string(total() - words * kWord) +
                                        " bytes; use fewer ranks per host, or raise its limits; `kozero plan` shows "
                                        "what each part needs");
   }

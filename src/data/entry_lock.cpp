@@ -13,6 +13,7 @@
 #include <utility>
 
 #include <kozero/core/error.hpp>
+#include <kozero/core/host.hpp>
 #include "io/posix/file.hpp"
 #include "io/run/run_folder.hpp"
 #include "io/run/run_status.hpp"
@@ -46,8 +47,7 @@ bool EntryLock::take() {
     ::close(file_);
     return false;
   }
-  const std::string name =
-      fmt::format("process {} on host {}, since {}\n", ::getpid(), io::host_name(), io::time_now());
+  const std::string name = fmt::format("process {} on host {}, since {}\n", ::getpid(), host_name(), io::time_now());
   // On a full disk the lock is held all the same: the text is only for a message.
   if (::ftruncate(file_, 0) == 0) static_cast<void>(!::pwrite(file_, name.data(), name.size(), 0));
   return true;

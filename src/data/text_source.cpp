@@ -8,11 +8,11 @@
 
 #include <kozero/core/architecture.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/core/host.hpp>
 #include <kozero/data/corpus_epoch.hpp>
 #include <kozero/data/prepare.hpp>
 #include <kozero/data/token_cache.hpp>
 #include <kozero/distributed/agreement.hpp>
-#include "io/run/run_status.hpp"
 #include "src/data/sources.hpp"
 
 namespace kozero::data {
@@ -172,7 +172,7 @@ PreparedTokens read_tokens_of_rank_0(const std::string& folder, const OpenOrder&
         problem.failure(),
         fmt::format("data.cache = \"{}\": rank {} on host {} does not read what rank 0 does: {}; give a folder on "
                     "a file system that all hosts share, under the same path",
-                    token_cache_of(given.deck), given.comm.rank(), io::host_name(), problem.what()));
+                    token_cache_of(given.deck), given.comm.rank(), host_name(), problem.what()));
   }
 }
 

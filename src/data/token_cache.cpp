@@ -7,10 +7,10 @@
 #include <filesystem>
 
 #include <kozero/core/error.hpp>
+#include <kozero/core/host.hpp>
 #include <kozero/data/token_cache.hpp>
 #include "io/posix/file.hpp"
 #include "io/run/run_folder.hpp"
-#include "io/run/run_status.hpp"
 #include "src/data/entry_lock.hpp"
 
 namespace kozero::data {
@@ -54,7 +54,7 @@ PreparedTokens made_entry(const PrepareOrder& order, const std::vector<TextFile>
   // Who holds the lock goes on with what the last holder left.
   const std::string partial = lock.is_held()
                                   ? (cache / ("." + digits + ".partial")).string()
-                                  : (cache / fmt::format("{}{}.{}", prefix, io::host_name(), ::getpid())).string();
+                                  : (cache / fmt::format("{}{}.{}", prefix, host_name(), ::getpid())).string();
   try {
     make_tokens(order, files, partial, digits, *distributed::make_self_communicator());
     publish_entry(partial, entry);

@@ -9,12 +9,12 @@
 
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/core/host.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/run/engine_on_ranks.hpp>
 #include "io/posix/readable.hpp"
 #include "io/posix/system_resources.hpp"
-#include "io/run/run_status.hpp"
 
 namespace kozero::run {
 namespace {
@@ -41,7 +41,7 @@ struct LeastRoom {
 LeastRoom least_room(Session& session) {
   const Room mine = room_of(session);
   const std::vector<Room> rooms = distributed::from_all_ranks(session.control(), mine);
-  const std::vector<std::string> hosts = distributed::gather_text(session.control(), io::host_name());
+  const std::vector<std::string> hosts = distributed::gather_text(session.control(), host_name());
   const auto least = std::min_element(rooms.begin(), rooms.end(),
                                       [](const Room& a, const Room& b) { return a.bytes.host < b.bytes.host; });
   LeastRoom found{least->bytes, ""};

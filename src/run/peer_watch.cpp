@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include <kozero/core/host.hpp>
 #include <kozero/distributed/agreement.hpp>
-#include "io/run/run_status.hpp"
 #include "src/run/peer_watch.hpp"
 
 namespace kozero::run {
@@ -26,7 +26,7 @@ constexpr long kLook = 100'000'000;  // ns between two looks at PeerWatch::stopp
 std::string process_space() {
   std::array<char, 64> name{};
   const ssize_t length = ::readlink("/proc/self/ns/pid", name.data(), name.size() - 1);
-  return io::host_name() + "/" + (length > 0 ? std::string(name.data(), static_cast<std::size_t>(length)) : "");
+  return host_name() + "/" + (length > 0 ? std::string(name.data(), static_cast<std::size_t>(length)) : "");
 }
 
 /// The path of a new file of that size with allocated pages; "" without room.

@@ -118,8 +118,7 @@ std::string note_on(const Sharers& crowded, const std::vector<RankPlacement>& ra
   const std::string numbers = as_ranges({crowded.cores.begin(), crowded.cores.end()});
   return fmt::format(
       "{} on host {}: {} threads share {} and wait for each other: {}{}or allow more cores (srun --cpus-per-task, "
-      "mpiexec "
-      "-bind-to)",
+      "mpiexec -bind-to)",
       named(crowded.ranks), placement(ranks, crowded.ranks[0]).host, threads_of(crowded.ranks, ranks),
       cores == 1 ? "core " + numbers : fmt::format("{} cores ({})", cores, numbers), fewer_ranks, fewer_threads);
 }

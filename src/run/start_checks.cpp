@@ -12,6 +12,7 @@
 #include <kozero/core/device.hpp>
 #include <kozero/core/disk_memory.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/core/host.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/plan/memory_plan.hpp>
 #include <kozero/run/device_choice.hpp>
@@ -23,7 +24,6 @@
 #include "io/posix/file.hpp"
 #include "io/posix/system_resources.hpp"
 #include "io/run/run_folder.hpp"
-#include "io/run/run_status.hpp"
 #include "kernels/matmul/matmul.hpp"
 #include "src/run/rank_placement.hpp"
 #include "src/run/saving.hpp"
@@ -38,7 +38,7 @@ const char* environment_variable(const char* name) { return std::getenv(name); }
 /// "ranks 0 and 3", with " (hosts a and b)" if these differ.
 std::string ranks_0_and_mine(const distributed::Communicator& comm, const std::string& first_host) {
   const std::string ranks = "ranks 0 and " + std::to_string(comm.rank());
-  const std::string host = io::host_name();
+  const std::string host = host_name();
   return host == first_host ? ranks : fmt::format("{} (hosts {} and {})", ranks, first_host, host);
 }
 
@@ -46,7 +46,7 @@ std::string ranks_0_and_mine(const distributed::Communicator& comm, const std::s
 void require_rank_0s(distributed::Communicator& comm, const std::string& mine,
                      const std::function<std::string(const std::string& first, const std::string& ranks)>& refusal) {
   const std::string first = comm.broadcast_control(mine);
-  const std::string first_host = comm.broadcast_control(io::host_name());
+  const std::string first_host = comm.broadcast_control(host_name());
   distributed::agreed(comm, [&] {
     if (first != mine) throw Error(Failure::deck, refusal(first, ranks_0_and_mine(comm, first_host)));
   });
@@ -150,8 +150,11 @@ std::string lock_in(const std::string& folder) {
 bool sees_lock(const std::string& folder, const std::string& text) {
   constexpr int kLooks = 50;
   constexpr std::chrono::milliseconds kPause{100};
-  for (int look = 0; look < kLooks && lock_in(folder) != text; ++look) std::this_thread::sleep_for(kPause);
-  return lock_in(folder) == text;
+  for (int look = 0; look < kLooks; ++look) {
+    if (lock_in(folder) == text) return true;
+    std::this_thread::sleep_for(kPause);
+  }
+  return false;
 }
 
 }  // namespace
@@ -198,13 +201,13 @@ void require_same_tokenizer(const io::Tokenizer& tokenizer, distributed::Communi
 void require_one_folder(const std::string& folder, distributed::Communicator& comm) {
   if (comm.size() == 1) return;
   const std::string lock = comm.broadcast_control(comm.rank() == 0 ? lock_in(folder) : "");
-  const std::string first_host = comm.broadcast_control(io::host_name());
+  const std::string first_host = comm.broadcast_control(host_name());
   distributed::agreed(comm, [&] {
     if (comm.rank() == 0 || sees_lock(folder, lock)) return;
     throw Error(Failure::write,
                 fmt::format("run.dir = \"{}\": rank {} on host {} does not see the folder of rank 0 on host {}; give a "
                             "folder on a file system that all hosts share, under the same path",
-                            folder, comm.rank(), io::host_name(), first_host));
+                            folder, comm.rank(), host_name(), first_host));
   });
 }
 

@@ -15,10 +15,10 @@
 #include <utility>
 
 #include <kozero/core/error.hpp>
+#include <kozero/core/host.hpp>
 #include <kozero/distributed/make_communicator.hpp>
 #include "io/checkpoint/checkpoint.hpp"
 #include "io/posix/file.hpp"
-#include "io/run/run_status.hpp"
 
 namespace kozero::run {
 namespace {
@@ -237,7 +237,7 @@ std::string Timeline::text(const EventRing::Kept& kept, const KernelProfile::Rec
       {"schemaVersion", 1},
       {"displayTimeUnit", "ms"},
       {"distributedInfo", {{"backend", data_.name()}, {"rank", data_.rank()}, {"world_size", data_.size()}}},
-      {"host", io::host_name()},
+      {"host", host_name()},
       {"steps", {steps_.front().step, steps_.back().step}},
       {"lost", kept.lost + kernels.lost}};
   std::string text = header.dump(1);  // Holistic Trace Analysis looks for "rank": in a line

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
@@ -19,6 +21,7 @@
 #include "io/checkpoint/checkpoint.hpp"
 #include "io/checkpoint/weights_file.hpp"
 #include "io/deck/schema.hpp"
+#include "io/posix/system_resources.hpp"
 #include "kernels/matmul/matmul.hpp"
 #include "kernels/matmul/product_tuning.hpp"
 
@@ -105,31 +108,22 @@ std::vector<DeviceRange> owned(const optim::NamedState& state, const std::vector
   return values;
 }
 
-std::string difference_text(const std::string& what, const std::string& was, const std::string& now) {
-  return fmt::format("{} is {} and was {}", what, now, was);
-}
-
-void compare(std::vector<std::string>& differences, const std::string& what, const std::string& was,
-             const std::string& now) {
-  if (was != now) differences.push_back(difference_text(what, was, now));
-}
-
 std::string library_of_products() { return kernels::product_library() + ", " + tuning_of_this_device().device; }
 
-/// Texts "optim.lr is 5e-4 and was 2e-3 at step 28".
+/// Texts "optim.lr is 5e-4 and was 2e-3" and what follows `was`, such as " at step 28".
 class Changes {
  public:
-  explicit Changes(std::int64_t step) : at_step_(fmt::format(" at step {}", step)) {}
+  explicit Changes(std::string after_was = "") : after_was_(std::move(after_was)) {}
 
   void compare(const std::string& what, const std::string& was, const std::string& now,
                const std::string& consequence = "") {
-    if (was != now) texts_.push_back(difference_text(what, was, now) + at_step_ + consequence);
+    if (was != now) add(fmt::format("{} is {} and was {}{}{}", what, now, was, after_was_, consequence));
   }
   void add(std::string text) { texts_.push_back(std::move(text)); }
   [[nodiscard]] const std::vector<std::string>& texts() const { return texts_; }
 
  private:
-  std::string at_step_;
+  std::string after_was_;
   std::vector<std::string> texts_;
 };
 
@@ -181,6 +175,13 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLook{100};  // longest polling interval of a wait
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// Whether a save failed on this rank alone, with the others' parts still under way: they wait for this rank. After a
+/// lost rank, each rank's part ends by itself.
+bool failed_here_alone(const SaveReport& report) {
+  const auto& problem = report.problem;
+  return problem && !problem->seen_by_all_ranks() && problem->failure() != Failure::communication;
+}
 
 }  // namespace
 
@@ -313,7 +314,7 @@ bool is_of_other_lesson(const io::CheckpointRecord& saved, const io::CheckpointR
 }
 
 std::vector<std::string> changes_since(const io::CheckpointRecord& saved, const io::CheckpointRecord& mine) {
-  Changes changes(saved.step);
+  Changes changes(fmt::format(" at step {}", saved.step));
   if (!saved.deck.empty()) {
     try {
       compare_decks(changes, saved, mine);
@@ -338,23 +339,23 @@ std::vector<std::string> changes_since(const io::CheckpointRecord& saved, const 
 }
 
 std::vector<std::string> disagreements(const io::CheckpointRecord& saved, const io::CheckpointRecord& mine) {
-  std::vector<std::string> differences;
+  Changes differences;
   const auto model_then = nlohmann::ordered_json::parse(saved.model);
   const auto model_now = nlohmann::ordered_json::parse(mine.model);
   const auto text_in = [](const auto& model, const std::string& key) {
     return model.contains(key) ? model[key].dump() : std::string("not given");
   };
   for (const auto& [key, value] : model_now.items()) {
-    compare(differences, "model." + key, text_in(model_then, key), value.dump());
+    differences.compare("model." + key, text_in(model_then, key), value.dump());
   }
   for (const auto& [key, value] : model_then.items()) {
-    if (!model_now.contains(key)) compare(differences, "model." + key, value.dump(), text_in(model_now, key));
+    if (!model_now.contains(key)) differences.compare("model." + key, value.dump(), text_in(model_now, key));
   }
-  compare(differences, "the tokenizer", saved.tokenizer, mine.tokenizer);
+  differences.compare("the tokenizer", saved.tokenizer, mine.tokenizer);
   if (!is_of_other_lesson(saved, mine)) {
-    compare(differences, "the global batch", std::to_string(saved.global_batch), std::to_string(mine.global_batch));
+    differences.compare("the global batch", std::to_string(saved.global_batch), std::to_string(mine.global_batch));
   }
-  return differences;
+  return differences.texts();
 }
 
 CheckpointSaver::CheckpointSaver(Engine& engine, Staging* staging, std::unique_ptr<distributed::Communicator> comm)
@@ -401,6 +402,8 @@ SaveReport CheckpointSaver::write(const SaveOrder& order, const io::CheckpointCo
     });
   } catch (const Error& problem) {
     report.problem = run.in_words(problem);
+  } catch (const std::bad_alloc&) {
+    report.problem = Error(Failure::internal, io::memory_exhausted());
   } catch (const std::exception& problem) {
     report.problem = Error(Failure::internal, problem.what());
   }
@@ -410,6 +413,7 @@ SaveReport CheckpointSaver::write(const SaveOrder& order, const io::CheckpointCo
 std::optional<SaveReport> CheckpointSaver::ended(distributed::Communicator& comm) {
   if (!under_way()) return std::nullopt;
   const bool busy = report_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+  if (!busy && failed_here_alone(report_.get())) return std::exchange(report_, {}).get();
   const bool writes = busy && !distributed::is_waiting(distributed::Role::saver);
   struct Report {
     bool busy;
@@ -423,7 +427,7 @@ std::optional<SaveReport> CheckpointSaver::ended(distributed::Communicator& comm
     if (all[rank].writes) slow_ranks_ += (slow_ranks_.empty() ? "rank " : ", rank ") + std::to_string(rank);
   }
   if (any_busy) return std::nullopt;
-  return report_.get();
+  return std::exchange(report_, {}).get();
 }
 
 std::optional<SaveReport> CheckpointSaver::wait(distributed::Communicator& comm, double longest_s) {
@@ -437,7 +441,7 @@ std::optional<SaveReport> CheckpointSaver::wait(distributed::Communicator& comm,
 
 std::optional<SaveReport> CheckpointSaver::wait() {
   if (!under_way()) return std::nullopt;
-  return report_.get();
+  return std::exchange(report_, {}).get();
 }
 
 }  // namespace kozero::train

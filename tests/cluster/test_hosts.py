@@ -291,7 +291,7 @@ def left_on(case, host):
 def memory(case):
     """A rank gets no more memory from its third step on: the steps need none, what follows them may fail in one line. A
     rank is killed, as the kernel does it."""
-    exhausted_on_host2 = r"\[rank 1\] error: memory is exhausted on this node .*, host host2: use fewer ranks per host, or raise"
+    exhausted_on_host2 = r"\[rank 1\] error: (the checkpoint of step 40: )?memory is exhausted on this node .*, host host2: use fewer ranks per host, or raise"
     case.alone("alone_40", "run.steps=40")
     case.launch([1, 1], case.command("run", *SLOW, "zero.stage=3", "run.steps=40", "comm.timeout_s=8"))
     case.until_step("run", 3)
@@ -316,7 +316,8 @@ def memory(case):
     case.hosts.on(2, f"pkill -KILL {RANKS}")
     status, _ = case.wait()
     lines = re.findall(r"^kozero: .*", case.said, re.M)
-    lost = r"the run is lost: the launcher ended .*: one was killed \(as when memory is exhausted\), .*; the same command continues it"
+    lost = (r"the run is lost: (the launcher ended .*: one was killed \(as when memory is exhausted\), .*|"
+            r"the run ended with status 5 on 2 ranks); the same command continues it")
     case.expect(status == 5 and len(lines) == 1 and re.search(lost, lines[0]), f"killed: status {status}, {lines}")
 
 

@@ -11,9 +11,9 @@
 #include <filesystem>
 #include <limits>
 #include <sstream>
-#include <thread>
 #include <vector>
 
+#include <kozero/core/host.hpp>
 #include <nlohmann/json.hpp>
 #include <support/scratch_folder.hpp>
 #include <support/thrown.hpp>

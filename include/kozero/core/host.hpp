@@ -39,6 +39,9 @@ std::string as_ranges(const std::vector<int>& numbers);
 /// The numbers in such a text; empty if it is none.
 std::vector<int> numbers_in_ranges(const std::string& text);
 
+/// "unknown" if the system does not report a name.
+std::string host_name();
+
 /// "AMD EPYC 9B14 96-Core Processor"; "CPU" if the system does not report a name.
 std::string cpu_name();
 

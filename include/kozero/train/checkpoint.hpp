@@ -173,7 +173,8 @@ class CheckpointSaver {
   void begin(const SaveOrder& order);
   [[nodiscard]] bool under_way() const { return report_.valid(); }
   [[nodiscard]] bool asynchronous() const { return staging_ != nullptr; }
-  /// The report of the save under way, once every rank's part has ended, else nullopt. Collective over `comm`.
+  /// The report of the save under way, once every rank's part has ended, else nullopt. Collective over `comm`, unless
+  /// the save has failed on this rank alone, whose report is then returned at once.
   std::optional<SaveReport> ended(distributed::Communicator& comm);
   /// The same after waiting at most `longest_s`; if that does not suffice, under_way() stays true. Collective.
   std::optional<SaveReport> wait(distributed::Communicator& comm, double longest_s);
@@ -192,7 +193,7 @@ class CheckpointSaver {
   std::unique_ptr<distributed::Communicator> comm_;
   std::int64_t step_ = 0;  // of the newest save
   std::string slow_ranks_;
-  std::future<SaveReport> report_;  // declared after the members that its thread uses
+  std::shared_future<SaveReport> report_;  // declared after the members that its thread uses
 };
 
 }  // namespace kozero::train
