@@ -118,10 +118,27 @@ struct AddSquaresOfBlock {
   }
 };
 
+/// Device: each thread adds one word of some rows.
+struct AddRows {
+  const std::uint64_t* rows;
+  std::int64_t rows_of_part;
+  std::uint64_t* sums;  // (parts, kWords)
+
+  KOKKOS_FUNCTION void operator()(std::int64_t at) const {
+    const std::int64_t first = at / ExactSum::kWords * rows_of_part;
+    std::uint64_t sum = 0;
+    for (std::int64_t row = first; row < first + rows_of_part; ++row)
+      sum += rows[row * ExactSum::kWords + at % ExactSum::kWords];
+    sums[at] = sum;
+  }
+};
+
 /// The running sum on a device. Kernels run in the order of the calls; only sum() waits.
 class SumOfSquares {
  public:
-  SumOfSquares() : rows_("kozero::sum_of_squares", static_cast<std::size_t>(num_rows() * ExactSum::kWords)) {}
+  SumOfSquares() : rows_("kozero::sum_of_squares", static_cast<std::size_t>(num_rows() * ExactSum::kWords)) {
+    if (!runs_on_host<Device>) parts_ = decltype(parts_)("kozero::sum_of_squares::parts", kParts * ExactSum::kWords);
+  }
 
   void clear() { Kokkos::deep_copy(Device(), rows_, 0U); }
 
@@ -142,7 +159,23 @@ class SumOfSquares {
 
   /// The sum since clear(), normalized. Waits for the device.
   [[nodiscard]] ExactSum sum() const {
-    const auto rows = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), rows_);
+    if constexpr (runs_on_host<Device>) {
+      return sum_of(rows_);
+    } else {
+      using Policy = Kokkos::RangePolicy<Device, Kokkos::IndexType<std::int64_t>>;
+      Kokkos::parallel_for("kozero::sum_of_squares::rows", Policy(0, kParts * ExactSum::kWords),
+                           AddRows{rows_.data(), num_rows() / kParts, parts_.data()});
+      return sum_of(parts_);
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kParts = 16;  // that the host adds
+
+  static std::int64_t num_rows() { return runs_on_host<Device> ? Device().concurrency() : 1024; }
+
+  template <class Words>
+  static ExactSum sum_of(const Words& rows) {
     Device().fence("kozero::sum_of_squares");
     ExactSum all;
     for (std::size_t i = 0; i < rows.extent(0); ++i) all.words[i % ExactSum::kWords] += rows(i);
@@ -150,10 +183,8 @@ class SumOfSquares {
     return all;
   }
 
- private:
-  static std::int64_t num_rows() { return runs_on_host<Device> ? Device().concurrency() : 1024; }
-
   Kokkos::View<std::uint64_t*, DeviceMemory> rows_;
+  Kokkos::View<std::uint64_t*, Kokkos::SharedHostPinnedSpace> parts_;  // on a GPU
 };
 
 }  // namespace kozero::kernels

@@ -171,7 +171,7 @@ void matmul(const Space& space, Matrix<Out> c, Op op_a, Matrix<InA> a, Op op_b, 
                                                          {.bias = bias.data()});
 }
 
-/// c = a op(b) + bias + addend, rounded once; an empty bias is omitted. c must not be an input.
+/// c = a op(b) + bias + addend, rounded once (cuBLASLt: after each); an empty bias is omitted. c must not be an input.
 template <class Space, class T>
 void matmul_add(const Space& space, Matrix<T> c, MatrixIn<T> a, Op op_b, MatrixIn<T> b, VectorIn<T> bias,
                 MatrixIn<T> addend) {

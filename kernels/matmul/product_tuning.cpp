@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // product_tuning.cpp: the table of algorithms by kind of product, and the timed comparison at a kind's first product.
 #include <algorithm>
-#include <chrono>
 #include <limits>
 #include <utility>
 
+#include <kozero/core/device.hpp>
 #include <kozero/core/timing.hpp>
 #include "kernels/matmul/product_tuning.hpp"
 
@@ -44,11 +44,13 @@ void require_algorithm(const std::string& kind, const std::string& algorithm,
 
 /// Seconds per product, of `repeats` consecutive products.
 double seconds_of(const std::function<void()>& multiply, int repeats) {
+  DeviceMarks marks;
   Device().fence("kozero::product_tuning");
-  const auto start = std::chrono::steady_clock::now();
+  const auto begin = marks.set();
   for (int i = 0; i < repeats; ++i) multiply();
+  const auto end = marks.set();
   Device().fence("kozero::product_tuning");
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / repeats;
+  return marks.seconds(begin, end) / repeats;
 }
 
 /// Repetitions of an algorithm between two fences; 0 if the back end rejects it at run time. The default, the first,

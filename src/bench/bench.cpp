@@ -1,10 +1,13 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // bench.cpp: the table of benchmarks by name. Their descriptions are rows of src/program/command.cpp.
+#include <chrono>
 #include <iostream>
 #include <map>
 
+#include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/core/views.hpp>
 #include <kozero/program/program.hpp>
 #include "io/deck/schema.hpp"
 #include "src/bench/bench.hpp"
@@ -32,6 +35,22 @@ void print_help() {
 }
 
 }  // namespace
+
+void warm_up_device() {
+  if constexpr (!kHostIsDevice) {
+    constexpr std::chrono::seconds kLong{2};
+    constexpr std::int64_t kExtent = std::int64_t{1} << 24;
+    const Kokkos::View<float*, DeviceMemory> memory("kozero::bench::warm_up", kExtent);
+    const Vector<float> x(memory.data(), kExtent);
+    const auto start = std::chrono::steady_clock::now();
+    while (std::chrono::steady_clock::now() - start < kLong) {
+      Kokkos::parallel_for(
+          "kozero::bench::warm_up", Kokkos::RangePolicy<Device, Kokkos::IndexType<std::int64_t>>(0, kExtent),
+          KOKKOS_LAMBDA(const std::int64_t i) { x(static_cast<std::size_t>(i)) += 1.0F; });
+      Device().fence("kozero::bench::warm_up");
+    }
+  }
+}
 
 void run(const distributed::Environment& environment, const Arguments& arguments) {
   auto rest = arguments.begin();

@@ -10,11 +10,11 @@
 // bytes, and provides operands that are in no cache.
 #include <fmt/format.h>
 #include <algorithm>
-#include <chrono>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include <kozero/core/architecture.hpp>
+#include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
 #include <kozero/core/timing.hpp>
 #include <kozero/data/data_set.hpp>
@@ -62,10 +62,12 @@ train::Settings settings_of(const io::Deck& deck, int num_ranks) {
 double seconds_of(const std::function<void()>& call, OperandRings& rings) {
   rings.inputs.begin_call();
   rings.outputs.begin_call();
-  const auto start = std::chrono::steady_clock::now();
+  DeviceMarks marks;
+  const auto begin = marks.set();
   call();
+  const auto end = marks.set();
   Device().fence("kozero::bench::kernel");
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return marks.seconds(begin, end);
 }
 
 void time_once(TimedKernel& timed, OperandRings& rings, bool beside_library) {
@@ -91,6 +93,7 @@ std::vector<TimedKernel> timed_kernels(const KernelShapes& shapes, int rounds) {
   add_stream_cases<Scalar>(cases, shapes, rings);
   std::vector<TimedKernel> kernels;
   for (auto& one : cases) kernels.push_back({std::move(one), {}, {}, {}});
+  warm_up_device();
   for (int round = 0; round <= rounds; ++round) {
     for (auto& one : kernels) {
       time_once(one, rings, beside_library);

@@ -109,6 +109,7 @@ void bench_tune(const distributed::Environment& environment, const Arguments& ar
   Session session(environment, [&](distributed::Communicator& comm) { return read_untuned(deck_arguments, comm); });
   const data::DataSet data = open_data_of(session.deck(), session.control());
   UnsavedRun run(session, session.deck(), data);
+  warm_up_device();
   const auto products = tuned_in(run, rounds);
   const std::string text = agreed_file(products, session.control());
   const kernels::ProductAlgorithms algorithms = io::parse_tuning(text, out).products;

@@ -37,15 +37,11 @@ struct KernelProfile::Calls {
                          std::uint64_t /*bytes*/) {
     current->begin("copy");
   }
-  static void begin_fence(const char* /*name*/, std::uint32_t /*device*/, std::uint64_t* id) {
+  static void begin_fence(const char* name, std::uint32_t /*device*/, std::uint64_t* id) {
     *id = 0;
-    if (!current->records() || current->waiting_++ > 0) return;
-    ++current->record_.waits;
-    current->record_.waited_s -= now();
+    current->begin_wait(name);
   }
-  static void end_fence(std::uint64_t /*id*/) {
-    if (current->records() && --current->waiting_ == 0) current->record_.waited_s += now();
-  }
+  static void end_fence(std::uint64_t /*id*/) { current->end_wait(); }
 
   static void allocate(Kokkos_Profiling_SpaceHandle /*space*/, const char* /*name*/, const void* /*memory*/,
                        std::uint64_t bytes) {
@@ -127,6 +123,20 @@ void KernelProfile::begin(const char* name) {
 
 void KernelProfile::end() {
   if (records() && depth_ > 0 && --depth_ == 0 && !skips_) marked_.back().end = marks_.set();
+}
+
+void KernelProfile::begin_wait(const std::string& name) {
+  if (!records() || waiting_++ > 0) return;
+  auto& waits = record_.waits;
+  const auto found = std::ranges::find(waits, name, &Waits::name);
+  wait_ = static_cast<std::size_t>(found - waits.begin());
+  if (found == waits.end()) waits.push_back({name});
+  ++waits[wait_].calls;
+  waits[wait_].seconds -= now();
+}
+
+void KernelProfile::end_wait() {
+  if (records() && --waiting_ == 0) record_.waits[wait_].seconds += now();
 }
 
 std::size_t KernelProfile::index_of(const std::string& name) {

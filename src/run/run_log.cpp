@@ -203,9 +203,6 @@ std::vector<std::string> lines_of(const Banner& banner) {
   for (const std::string& line : {frozen_line(banner), defaults_line(banner)}) {
     if (!line.empty()) lines.push_back(line);
   }
-  if (!kHostIsDevice) {
-    lines.push_back("note         the GPU code has been run by emulation, never on a GPU; run tests/gpu.sh A first");
-  }
   if (banner.comm.size() == 1 && deck.run.ranks > 1) {
     lines.push_back(fmt::format(
         "note         run.ranks = {0}, started with 1: kozero.sh without -n, or mpiexec -n {0}, starts that many",

@@ -104,9 +104,7 @@ def train_case(emulation, seed, keys):
     arguments = ["train", DECK, *TINY, *keys]
     on_host = [a for a in arguments if not str(a).startswith(HOST_HAS_NOT)]
     emulation.run_host(*on_host, "run.device=host", "run.dir=host")
-    text, instructions = emulation.run(seed, *arguments, "run.dir=gpu")
-    if "run by emulation, never on a GPU" not in text:
-        raise Failed("the banner does not say that the device code never ran on a GPU")
+    _, instructions = emulation.run(seed, *arguments, "run.dir=gpu")
     difference = largest_difference(losses("gpu"), losses("host"))
     bound = BOUNDS[next((k.split("=")[1] for k in keys if k.startswith("train.precision")), "f32")]
     if difference > bound:

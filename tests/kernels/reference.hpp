@@ -119,12 +119,15 @@ void require_near(const std::vector<float>& got, const std::vector<Expected>& ex
   }
 }
 
-/// The same for outputs in T; `tolerance` is the tolerance for float.
+/// The same for outputs in T; `tolerance` is the tolerance for float. 16 bits may have so many roundings of the
+/// largest.
 template <class T, class Expected>
-void require_near_in(const std::vector<float>& got, const std::vector<Expected>& expected, double tolerance) {
+void require_near_in(const std::vector<float>& got, const std::vector<Expected>& expected, double tolerance,
+                     double roundings = 1.0) {
   double largest = 0.0;
   for (const auto value : expected) largest = std::max(largest, std::abs(static_cast<double>(value)));
-  require_near(got, expected, std::is_same_v<T, float> ? tolerance : std::max(tolerance, kRounding<T> * largest));
+  require_near(got, expected,
+               std::is_same_v<T, float> ? tolerance : std::max(tolerance, roundings * kRounding<T> * largest));
 }
 
 /// Whether two arrays have the same bits.

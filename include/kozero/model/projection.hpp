@@ -29,7 +29,7 @@ class Projection {
 
   void forward(const Device& space, Matrix<Scalar> y, Matrix<const Scalar> x, const WeightViews<Scalar>& weights) const;
 
-  /// y = ... + residual (N, O), rounded once.
+  /// y = ... + residual (N, O), rounded as matmul_add says.
   void forward_onto(const Device& space, Matrix<Scalar> y, Matrix<const Scalar> residual, Matrix<const Scalar> x,
                     const WeightViews<Scalar>& weights) const;
 

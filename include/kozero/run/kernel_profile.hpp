@@ -22,13 +22,18 @@ class KernelProfile {
     std::size_t name;       ///< index into Record::names
     double begin_s, end_s;  ///< since the record's begin
   };
+  /// The host's waits for the device under one name.
+  struct Waits {
+    std::string name;
+    std::int64_t calls = 0;
+    double seconds = 0.0;
+  };
   struct Record {
     std::vector<std::string> names;
     std::vector<Interval> intervals;  ///< in order; they do not overlap
     std::size_t lost = 0;             ///< intervals beyond the most
     Event::Clock::time_point begin;
-    std::int64_t waits = 0;  ///< times the host waited for the device
-    double waited_s = 0.0;
+    std::vector<Waits> waits;
     std::int64_t allocations = 0;
   };
 
@@ -53,6 +58,8 @@ class KernelProfile {
   void begin(const char* name);
   void end();
   std::size_t index_of(const std::string& name);
+  void begin_wait(const std::string& name);
+  void end_wait();
 
   DeviceMarks marks_;
   std::vector<Marked> marked_;
@@ -63,6 +70,7 @@ class KernelProfile {
   bool skips_ = false;                   // the outermost region is beyond the most
   int depth_ = 0;
   int waiting_ = 0;
+  std::size_t wait_ = 0;  // index of the one under way
 };
 
 }  // namespace kozero::run
