@@ -118,7 +118,7 @@ struct AddSquaresOfBlock {
   }
 };
 
-/// Device: each thread adds one word of some rows.
+/// Device: thread `at` adds word at % kWords of the rows of part at / kWords.
 struct AddRows {
   const std::uint64_t* rows;
   std::int64_t rows_of_part;
@@ -137,7 +137,8 @@ struct AddRows {
 class SumOfSquares {
  public:
   SumOfSquares() : rows_("kozero::sum_of_squares", static_cast<std::size_t>(num_rows() * ExactSum::kWords)) {
-    if (!runs_on_host<Device>) parts_ = decltype(parts_)("kozero::sum_of_squares::parts", kParts * ExactSum::kWords);
+    if constexpr (!runs_on_host<Device>)
+      parts_ = decltype(parts_)("kozero::sum_of_squares::parts", kParts * ExactSum::kWords);
   }
 
   void clear() { Kokkos::deep_copy(Device(), rows_, 0U); }
@@ -170,9 +171,12 @@ class SumOfSquares {
   }
 
  private:
-  static constexpr std::int64_t kParts = 16;  // that the host adds
+  static constexpr std::int64_t kParts = 16;  // sums that are left to the host
 
-  static std::int64_t num_rows() { return runs_on_host<Device> ? Device().concurrency() : 1024; }
+  static constexpr std::int64_t kRowsOfDevice = 1024;
+  static_assert(kRowsOfDevice % kParts == 0);
+
+  static std::int64_t num_rows() { return runs_on_host<Device> ? Device().concurrency() : kRowsOfDevice; }
 
   template <class Words>
   static ExactSum sum_of(const Words& rows) {

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// bench.cpp: the table of benchmarks by name. Their descriptions are rows of src/program/command.cpp.
+// bench.cpp: the warm-up of a GPU, and the table of benchmarks by name. Their descriptions are rows of
+// src/program/command.cpp.
 #include <chrono>
 #include <iostream>
 #include <map>
@@ -38,12 +39,12 @@ void print_help() {
 
 void warm_up_device() {
   if constexpr (!kHostIsDevice) {
-    constexpr std::chrono::seconds kLong{2};
+    constexpr std::chrono::seconds kDuration{2};
     constexpr std::int64_t kExtent = std::int64_t{1} << 24;
     const Kokkos::View<float*, DeviceMemory> memory("kozero::bench::warm_up", kExtent);
     const Vector<float> x(memory.data(), kExtent);
     const auto start = std::chrono::steady_clock::now();
-    while (std::chrono::steady_clock::now() - start < kLong) {
+    while (std::chrono::steady_clock::now() - start < kDuration) {
       Kokkos::parallel_for(
           "kozero::bench::warm_up", Kokkos::RangePolicy<Device, Kokkos::IndexType<std::int64_t>>(0, kExtent),
           KOKKOS_LAMBDA(const std::int64_t i) { x(static_cast<std::size_t>(i)) += 1.0F; });

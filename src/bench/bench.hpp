@@ -21,7 +21,7 @@ using program::OptionParser;
 
 inline constexpr std::int64_t kFirstSteps = 2;  ///< of a run: not measured, since they create what is created once
 
-/// Keeps a GPU busy for two seconds, since one that was idle begins with a slow clock (an H200: 0.35 of 1.98 GHz).
+/// Keeps a GPU busy for two seconds, since an idle one begins with a low clock (H200: 0.35 GHz, later 1.98).
 void warm_up_device();
 
 /// Runs "NAME ARGUMENT..." or "bench NAME ARGUMENT...". Throws Error(deck) with the nearest name for an unknown one.

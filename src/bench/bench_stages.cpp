@@ -101,7 +101,10 @@ Turn turn_of(Session& session, const io::Deck& deck, const data::DataSet& data, 
   UnsavedRun run(session, deck, data);
   Turn turn;
   for (std::int64_t step = 1; step <= kFirstSteps + steps; ++step) {
-    if (step == kFirstSteps + 1) run.mesh().counts->reset();
+    if (step == kFirstSteps + 1) {
+      warm_up_device();
+      run.mesh().counts->reset();
+    }
     const auto start = Clock::now();
     const auto result = run.step(step);
     Device().fence("kozero::bench_stages");

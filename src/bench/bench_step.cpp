@@ -95,7 +95,7 @@ std::optional<double> moving(const distributed::CollectiveCount& count) {
 }
 
 /// The host's waits for kernels per step.
-double waits_of(const Measured& measured) {
+double waits_per_step(const Measured& measured) {
   std::int64_t calls = 0;
   for (const auto& wait : measured.record.waits) calls += wait.calls;
   return static_cast<double>(calls) / measured.steps;
@@ -124,15 +124,15 @@ void print_table(const Measured& measured) {
   }
   std::cout << fmt::format(
       "{:.3f} ms per step ({:.0f} tokens/s over all ranks), {:.3f} ms of it in kernels; idle share = 1 - in kernels / "
-      "(first "
-      "kernel's begin to last one's end) = {:.1f} %\n",
+      "(first kernel's begin to last one's end) = {:.1f} %\n",
       measured.milliseconds(profile.span), static_cast<double>(measured.tokens) * measured.steps / profile.span,
       measured.milliseconds(profile.in_kernels), 100.0 * profile.idle_share());
   std::cout << fmt::format("per step the host allocated arrays {:.1f} times and waited for kernels {:.1f} times\n",
-                           static_cast<double>(measured.record.allocations) / measured.steps, waits_of(measured));
+                           static_cast<double>(measured.record.allocations) / measured.steps, waits_per_step(measured));
+  std::cout << fmt::format("{:<38}{:>12}{:>12}\n", "wait", "calls", "ms per step");
   for (const auto& wait : measured.record.waits) {
-    std::cout << fmt::format("  {:<36}{:>12.1f}{:>12.3f}\n", wait.name,
-                             static_cast<double>(wait.calls) / measured.steps, measured.milliseconds(wait.seconds));
+    std::cout << fmt::format("{:<38}{:>12.1f}{:>12.3f}\n", wait.name, static_cast<double>(wait.calls) / measured.steps,
+                             measured.milliseconds(wait.seconds));
   }
 }
 
@@ -177,7 +177,7 @@ nlohmann::ordered_json json_of(const Measured& measured) {
           {"step_s", profile.span / measured.steps},
           {"in_kernels_s", profile.in_kernels / measured.steps},
           {"idle_share", profile.idle_share()},
-          {"waits", waits_of(measured)},
+          {"waits", waits_per_step(measured)},
           {"allocations", static_cast<double>(measured.record.allocations) / measured.steps},
           {"events", json_of_events(position().step)}};
 }

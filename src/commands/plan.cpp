@@ -170,8 +170,7 @@ std::string remarks_on_ranks(const PlannedRanks& ranks, const io::Deck& deck) {
                                                 : "all ranks being on one node");
   }
   if (ranks.reserve > 0) {
-    const char* const what =
-        train::runs_on_gpus(deck) ? " for the CUDA context, NCCL and libraries, an estimate, never measured" : "";
+    const char* const what = train::runs_on_gpus(deck) ? " for the CUDA context, NCCL and libraries, an estimate" : "";
     text += fmt::format("reserve: {} per rank{} (--reserve SIZE)\n", io::readable_bytes(ranks.reserve), what);
   }
   if (deck.zero.shard_group == "node" && deck.ranks_per_node == 0) {

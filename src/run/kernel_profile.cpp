@@ -125,8 +125,9 @@ void KernelProfile::end() {
   if (records() && depth_ > 0 && --depth_ == 0 && !skips_) marked_.back().end = marks_.set();
 }
 
-void KernelProfile::begin_wait(const std::string& name) {
+void KernelProfile::begin_wait(const char* of) {
   if (!records() || waiting_++ > 0) return;
+  const std::string name = of;
   auto& waits = record_.waits;
   const auto found = std::ranges::find(waits, name, &Waits::name);
   wait_ = static_cast<std::size_t>(found - waits.begin());

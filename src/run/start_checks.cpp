@@ -150,11 +150,11 @@ std::string lock_in(const std::string& folder) {
 bool sees_lock(const std::string& folder, const std::string& text) {
   constexpr int kLooks = 50;
   constexpr std::chrono::milliseconds kPause{100};
-  for (int look = 0; look < kLooks; ++look) {
-    if (lock_in(folder) == text) return true;
+  for (int look = 1; lock_in(folder) != text; ++look) {
+    if (look == kLooks) return false;
     std::this_thread::sleep_for(kPause);
   }
-  return false;
+  return true;
 }
 
 }  // namespace

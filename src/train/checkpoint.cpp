@@ -176,8 +176,8 @@ constexpr std::chrono::milliseconds kLook{100};  // longest polling interval of 
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-/// Whether a save failed on this rank alone, with the others' parts still under way: they wait for this rank. After a
-/// lost rank, each rank's part ends by itself.
+/// Whether this rank's part failed before the ranks agreed, so that the other parts may wait for it. A failure of
+/// communication ends every rank's part.
 bool failed_here_alone(const SaveReport& report) {
   const auto& problem = report.problem;
   return problem && !problem->seen_by_all_ranks() && problem->failure() != Failure::communication;

@@ -32,7 +32,7 @@ parser.add_argument("--mode", choices=["single", "ddp", "zero1", "fsdp2", "deeps
                     default="single")
 parser.add_argument("--compile", action="store_true")
 parser.add_argument("--steps", type=int, default=6)
-parser.add_argument("--warmup", type=int, default=2, help="steps; on a GPU at least two more seconds")
+parser.add_argument("--warmup", type=int, default=2, help="steps; then two seconds of steps, if one process is on a GPU")
 parser.add_argument("--threads", type=int, default=2)
 options = parser.parse_args()
 llama = options.arch == "llama"
@@ -195,7 +195,7 @@ def main():
         stepped = torch.compile(model) if options.compile else model
         for _ in range(options.warmup):
             step_seconds(stepped, optimizer)
-        end = time.perf_counter() + (2 if options.device == "cuda" else 0)
+        end = time.perf_counter() + (2 if options.device == "cuda" and options.mode == "single" else 0)
         while time.perf_counter() < end:
             step_seconds(stepped, optimizer)
         seconds = [step_seconds(stepped, optimizer) for _ in range(options.steps)]

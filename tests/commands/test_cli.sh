@@ -249,7 +249,7 @@ benches() {
   also '^{"kernels":\[{"kernel":"kozero::.*"idle_share":0.[0-9]+,'
   also '"events":\[{"event":"data","kind":"phase",.*{"event":"reduce_scatter","kind":"start",.*"end_s":null}.*"event":"update"'
   also '^per step the host allocated arrays 0.0 times and waited for kernels [0-9.]+ times$'
-  also '^  kozero::sum_of_squares +1.0 +[0-9.]+$'
+  also '^kozero::sum_of_squares +1.0 +[0-9.]+$'
   cp out.txt step.txt
   expect 0 '^as long as they say$' awk '/^(kozero::|copy|Kokkos::)/ { sum += $(NF - 2) }
     / ms per step \(/ { total = $10; if (sum > total - 0.2 && sum < total + 0.2 && total < $1) print "as long as they say" }' step.txt

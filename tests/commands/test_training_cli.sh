@@ -251,7 +251,7 @@ plan_for_gpus() {
   expect 0 'rates: RTX 4090' "$kozero" plan 13b.toml --ranks 32 --device "RTX 4090"
   expect 2 'plan: --device: "v100"; accepted: host . a100 .*' "$kozero" plan 13b.toml --device v100
   expect 0 '^32 ranks: fits as it is ' "$kozero" plan 13b.toml --ranks 32 --device a100
-  also '^reserve: 2.0 GiB per rank for the CUDA context, NCCL and libraries, an estimate, never measured [(]--reserve SIZE[)]$'
+  also '^reserve: 2.0 GiB per rank for the CUDA context, NCCL and libraries, an estimate [(]--reserve SIZE[)]$'
   also '^GiB on the fullest rank '
   also '^total +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+$'
   # A run that fits without the reserve, by less than the reserve, does not fit with it.

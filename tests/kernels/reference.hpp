@@ -119,7 +119,7 @@ void require_near(const std::vector<float>& got, const std::vector<Expected>& ex
   }
 }
 
-/// The same for outputs in T; `tolerance` is the tolerance for float. 16 bits may have so many roundings of the
+/// The same for outputs in T; `tolerance` is the tolerance for float. 16 bits may differ by `roundings` of the
 /// largest.
 template <class T, class Expected>
 void require_near_in(const std::vector<float>& got, const std::vector<Expected>& expected, double tolerance,

@@ -52,7 +52,7 @@ TEMPLATE_LIST_TEST_CASE("a document has the same bits among others as alone", "[
       CAPTURE(span.sequence, span.first, span.count);
       AttentionShape one = shape_of(1, span.count, 4, 2, 16);
       const CutDocuments whole(tests::DocumentLengths{{span.count}});
-      if (!runs_on_host<Device>) one.documents = whole.view();  // cuDNN computes what has no documents
+      if (!runs_on_host<Device>) one.documents = whole.view();  // without documents cuDNN would compute it
       const std::int64_t first = span.sequence * positions + span.first;
       const auto part = [&](const std::vector<float>& matrix, std::int64_t columns) {
         return rows_of(matrix, columns, first, span.count);

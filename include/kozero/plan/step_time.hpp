@@ -66,7 +66,7 @@ struct GivenRates {
 Rates with_given_rates(Rates rates, const GivenRates& given);
 
 /// Bytes of a GPU beside the arrays of `plan`: 1.5 GiB for the CUDA context, the program's kernels and the libraries'
-/// workspaces; for each of NCCL's communicators 32 channels of 16 MiB. An estimate, never measured. 0 for a host.
+/// workspaces; for each of NCCL's communicators 32 channels of 16 MiB. An estimate (docs/gpu.md). 0 for a host.
 std::int64_t estimated_reserve(const MemoryPlan& plan);
 
 /// Seconds of a step, by term.

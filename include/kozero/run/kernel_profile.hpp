@@ -58,7 +58,7 @@ class KernelProfile {
   void begin(const char* name);
   void end();
   std::size_t index_of(const std::string& name);
-  void begin_wait(const std::string& name);
+  void begin_wait(const char* of);
   void end_wait();
 
   DeviceMarks marks_;
@@ -70,7 +70,7 @@ class KernelProfile {
   bool skips_ = false;                   // the outermost region is beyond the most
   int depth_ = 0;
   int waiting_ = 0;
-  std::size_t wait_ = 0;  // index of the one under way
+  std::size_t wait_ = 0;  // index in record_.waits of the one under way
 };
 
 }  // namespace kozero::run

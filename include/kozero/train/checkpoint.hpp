@@ -144,7 +144,7 @@ struct SaveOrder {
   bool keep_best = false;                    ///< also keep the one with the lowest validation loss
 };
 
-/// The outcome of a save; equal on all ranks, except the times.
+/// The outcome of a save; equal on all ranks, except the times and a problem that only this rank has seen.
 struct SaveReport {
   std::int64_t step = 0;
   std::string folder;

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // cublaslt_product.hpp: one product of matmul.hpp in terms of cuBLASLt: descriptors, epilogue, algorithm.
 // cuBLASLt's matrices are column-major, and a row-major matrix read as column-major is its transpose:
-// c^T = op(b)^T op(a)^T, so the operands swap and keep their operations. Epilogues; version 13.1
-// rounds the product to c's type before it adds bias and addend:
+// c^T = op(b)^T op(a)^T, so the operands swap and keep their operations. Version 13.1 rounds the
+// product to c's type before it adds bias and addend. Epilogues:
 //   bias             c = ... + bias, and in any case + addend
 //   gelu             hidden (its auxiliary output) = ... + bias, c = gelu(hidden)     N a multiple of kHiddenMultiple
 //   gelu_gradient    c = (...) * gelu'(hidden)
