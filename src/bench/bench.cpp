@@ -35,6 +35,13 @@ void print_help() {
   std::cout << "\n" << program::exit_statuses();
 }
 
+void add_one(const Vector<float>& x) {
+  Kokkos::parallel_for(
+      "kozero::bench::warm_up",
+      Kokkos::RangePolicy<Device, Kokkos::IndexType<std::int64_t>>(0, static_cast<std::int64_t>(x.extent(0))),
+      KOKKOS_LAMBDA(const std::int64_t i) { x(static_cast<std::size_t>(i)) += 1.0F; });
+}
+
 }  // namespace
 
 void warm_up_device() {
@@ -45,9 +52,7 @@ void warm_up_device() {
     const Vector<float> x(memory.data(), kExtent);
     const auto start = std::chrono::steady_clock::now();
     while (std::chrono::steady_clock::now() - start < kDuration) {
-      Kokkos::parallel_for(
-          "kozero::bench::warm_up", Kokkos::RangePolicy<Device, Kokkos::IndexType<std::int64_t>>(0, kExtent),
-          KOKKOS_LAMBDA(const std::int64_t i) { x(static_cast<std::size_t>(i)) += 1.0F; });
+      add_one(x);
       Device().fence("kozero::bench::warm_up");
     }
   }
