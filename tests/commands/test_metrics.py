@@ -208,7 +208,9 @@ def resumed(cases):
             replaced = True
     os.write(leader, b"q")
     watch.wait(20)
-    screen = seen[seen.rfind(b"\x1b[H"):].decode()
+    while select.select([leader], [], [], 0.2)[0]:  # the rest of the frame
+        seen += os.read(leader, 65536)
+    screen = next((frame.decode() for frame in seen.split(b"\x1b[H") if b"loss         77.5" in frame), "")
     top = re.search(r"([0-9.]+) \|", screen)
     cases.expect(f"of {10 * last}," in screen, f"the new number of steps: {screen}")
     cases.expect(top is not None and float(top[1]) == 77.5 and screen.count("77.5000 |") == 2, f"rows of before: {screen}")
