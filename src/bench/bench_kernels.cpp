@@ -6,9 +6,9 @@
 // rate. A memory-bound kernel's share is of plain loops that read, overwrite and update in place equally many bytes,
 // timed after it in each round. The memory probe would be a wrong reference: a processor reads the lines that it
 // overwrites, which is not counted, and writes to small arrays stay in a cache. "of library" is a product's rate over
-// that of oneDNN, which computes the same product in each round. On a GPU a time is that between two events on the
-// stream, and includes the launch of the first kernel. kernel_case.hpp defines the counted operations and
-// bytes, and provides operands that are in no cache.
+// that of oneDNN, which computes the same product in each round. On a GPU, two events on the stream time each call;
+// that includes the launch of its first kernel. kernel_case.hpp defines the counted operations and bytes, and provides
+// operands that are in no cache.
 #include <fmt/format.h>
 #include <algorithm>
 #include <iostream>

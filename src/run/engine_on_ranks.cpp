@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // engine_on_ranks.cpp: the room that a rank has, the refusal with advice if a plan exceeds it, and memory in use.
 #include <fmt/format.h>
-#include <limits.h>
-#include <unistd.h>
 #include <algorithm>
 #include <vector>
 
@@ -147,9 +145,7 @@ std::int64_t MemoryUse::taken(Session& session) const {
 }
 
 int ranks_per_gpu(Session& session) {
-  std::string node(HOST_NAME_MAX + 1, '\0');
-  static_cast<void>(gethostname(node.data(), node.size()));
-  const std::string mine = std::string(node.c_str()) + " " + device_name();
+  const std::string mine = host_name() + " " + device_name();
   const auto all = distributed::gather_text(session.control(), mine);
   return static_cast<int>(std::count(all.begin(), all.end(), mine));
 }
