@@ -21,12 +21,27 @@ if(CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64 AND EXISTS ${_prefix}/lib/libparquet.s
   get_filename_component(Arrow_VERSION ${_prefix} NAME)
   set(_libraries ${_prefix}/lib)
   if(NOT KOZERO_PACKAGE)
-    # Install.cmake copies these into the installed tree. By a link in the build folder, since CMake writes link folders
-    # outside of it, such as a user's cache, into the installed program.
-    file(GLOB KOZERO_ARROW_COPIED ${_prefix}/lib/*.so.*)
-    file(GLOB KOZERO_ARROW_LICENSES ${_prefix}/doc/*)
+    # The build folder gets files of its own (hard links, or copies on another file system), so that programs start for
+    # every user and without the cache. Install.cmake installs them.
     set(_libraries ${CMAKE_BINARY_DIR}/arrow)
-    file(CREATE_LINK ${_prefix}/lib ${_libraries} SYMBOLIC)
+    file(REMOVE_RECURSE ${_libraries})
+    file(MAKE_DIRECTORY ${_libraries}/doc)
+    set(KOZERO_ARROW_COPIED)
+    set(KOZERO_ARROW_LICENSES)
+    file(GLOB _files ${_prefix}/lib/*.so.* ${_prefix}/doc/*)
+    foreach(_file ${_files})
+      get_filename_component(_name ${_file} NAME)
+      set(_list KOZERO_ARROW_LICENSES)
+      set(_own ${_libraries}/doc/${_name})
+      if(_name MATCHES "^(lib.*\\.so)\\.")
+        set(_list KOZERO_ARROW_COPIED)
+        set(_own ${_libraries}/${_name})
+        file(CREATE_LINK ${_name} ${_libraries}/${CMAKE_MATCH_1} SYMBOLIC)
+      endif()
+      file(CREATE_LINK ${_file} ${_own} COPY_ON_ERROR)
+      list(APPEND ${_list} ${_own})
+    endforeach()
+    set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
   endif()
   add_library(external::parquet INTERFACE IMPORTED)
   set_target_properties(external::parquet PROPERTIES

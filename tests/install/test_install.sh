@@ -26,6 +26,17 @@ deck=$prefix/share/kozero/inputs/demos/synthetic.toml
 "${mpiexec[@]}" -n 2 "$prefix/bin/kozero" train "$deck" run.steps=20 log.every=1 run.dir=two_ranks >out 2>&1 &&
   awk '/^step / {last = $4; if (first == "") first = $4; ++count} END {exit !(count == 20 && last < first)}' out ||
   { cat out; fail "20 steps of the moved program on two ranks"; }
+# Neither tree needs the builder's cache, and the installed program starts for another user.
+cache=${XDG_CACHE_HOME:-$HOME/.cache}
+[[ -z $(find "$build" "$prefix" -lname "$cache/*" | tee links) ]] || fail "links into the builder's cache: $(cat links)"
+for program in "$build/kozero" "$prefix/bin/kozero"; do
+  ! ldd "$program" | grep -F "=> $cache/" || fail "$program loads libraries of the builder's cache"
+done
+if [[ $(id -u) == 0 ]] && command -v setpriv >/dev/null; then
+  chmod 755 "$work"
+  setpriv --reuid=65534 --regid=65534 --clear-groups env -i "$prefix/bin/kozero" --version >nobodys 2>&1 ||
+    { cat nobodys; fail "the installed program does not start for another user"; }
+fi
 if command -v readelf >/dev/null; then
   ! readelf -d "$prefix/bin/kozero" | grep -E 'R(UN)?PATH' | grep -F -e "$build" -e "${XDG_CACHE_HOME:-$HOME/.cache}" ||
     fail "the program searches libraries in a folder of its builder"
