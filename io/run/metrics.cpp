@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -166,6 +167,11 @@ std::optional<std::int64_t> newest_metrics_step(const std::string& path) {
     if (const auto step = read_metrics_row(line, {}, {})) newest = step;
   }
   return newest;
+}
+
+std::string loss_text(double value) {
+  const bool is_small = value != 0.0 && std::abs(value) < 0.1;
+  return is_small ? fmt::format("{:#.4g}", value) : fmt::format("{:.4f}", value);
 }
 
 std::string to_json_line(const StepMetrics& metrics) {

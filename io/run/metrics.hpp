@@ -50,6 +50,9 @@ struct StepMetrics {
   std::map<std::string, SourceLoss> val_sources;  ///< by name; the line has the key only if there are some
 };
 
+/// A loss or a norm for people: "3.4512"; four significant digits of less than 0.1: "0.01235", "3.579e-07".
+std::string loss_text(double value);
+
 /// The object's line, without the line's end.
 std::string to_json_line(const StepMetrics& metrics);
 

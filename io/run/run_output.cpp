@@ -12,6 +12,7 @@
 #include <kozero/core/error.hpp>
 #include "io/posix/file.hpp"
 #include "io/posix/readable.hpp"
+#include "io/run/metrics.hpp"
 #include "io/run/run_folder.hpp"
 #include "io/run/run_output.hpp"
 
@@ -110,8 +111,8 @@ std::string Progress::figures(const ProgressStep& now) const {
   const std::string scale = now.loss_scale ? fmt::format("  scale {:.0f}", *now.loss_scale) : "";
   const double loss = sums_.losses > 0 ? sums_.loss / static_cast<double>(sums_.losses) : now.loss;
   const double rate = sums_.seconds > 0.0 ? sums_.tokens / sums_.seconds : now.tokens_per_s;
-  return fmt::format("{}/{}  loss {:.4f}{}  {} tokens/s  {} left  {} resident", now.step, total_steps_, loss, scale,
-                     readable_count(rate),
+  return fmt::format("{}/{}  loss {}{}  {} tokens/s  {} left  {} resident", now.step, total_steps_, loss_text(loss),
+                     scale, readable_count(rate),
                      readable_seconds(static_cast<double>(total_steps_ - now.step) * smooth_step_s_),
                      readable_bytes(now.memory));
 }

@@ -35,6 +35,7 @@
 #include "io/deck/deck.hpp"
 #include "io/posix/file.hpp"
 #include "io/posix/readable.hpp"
+#include "io/run/metrics.hpp"
 #include "io/run/run_folder.hpp"
 
 namespace kozero::commands {
@@ -268,7 +269,7 @@ std::string record_lines(const io::SavedState& inspected) {
   if (const auto& scale = record.loss_scale) {
     lines += fmt::format("loss scale   {:.0f}, {} good steps in a row\n", scale->scale, scale->good_steps);
   }
-  if (record.validation_loss) lines += fmt::format("validation   {:.4f}\n", *record.validation_loss);
+  if (record.validation_loss) lines += "validation   " + io::loss_text(*record.validation_loss) + "\n";
   const Json made = record.provenance.empty() ? Json::object() : Json::parse(record.provenance);
   for (const auto& [name, value] : made.items()) {
     const std::string text = value.is_string() ? value.get<std::string>() : value.dump();

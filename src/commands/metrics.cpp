@@ -108,12 +108,12 @@ void print_table(const std::string& path, std::int64_t most) {
                            "lr", "step_s", "tokens_per_s");
   for (const auto& [step, values] : newest) {
     std::cout << fmt::format("{:>10}", step);
-    constexpr std::array<const char*, 6> kFormats = {"{:>11.4f}", "{:>11.4f}", "{:>11.4f}",
-                                                     "{:>11.3e}", "{:>11.4f}", "{:>13.1f}"};
     for (std::size_t i = 0; i < values.size(); ++i) {
-      const bool is_last = i + 1 == values.size();
-      std::cout << (std::isnan(values[i]) ? fmt::format("{:>{}}", "-", is_last ? 13 : 11)
-                                          : fmt::format(fmt::runtime(kFormats[i]), values[i]));
+      const std::string text = std::isnan(values[i])    ? "-"
+                               : kKeys[i] == "lr"       ? fmt::format("{:.3e}", values[i])
+                               : i + 1 == values.size() ? fmt::format("{:.1f}", values[i])
+                                                        : io::loss_text(values[i]);
+      std::cout << fmt::format("{:>{}}", text, i + 1 == values.size() ? 13 : 11);
     }
     std::cout << '\n';
   }
@@ -129,7 +129,7 @@ void metrics(const distributed::Environment& environment, const Arguments& argum
   std::int64_t most = 20;
   parser.add("run", path).required();
   parser.add_flag("--csv", as_csv, "all steps and all numbers as CSV: one column each, named as in metrics.jsonl");
-  parser.add("--last", most, "newest steps to print (default: 20)").type_name("N").positive();
+  parser.add("--last", most, "newest steps to print").type_name("N").positive();
   parser.parse(arguments);
   if (environment.rank() != 0) return;
   const std::string file = metrics_of(path);

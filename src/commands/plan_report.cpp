@@ -53,20 +53,24 @@ std::string line_of(const PlannedRanks& ranks, const char* what, const Value& va
 std::string totals_of(const io::Deck& deck, const std::vector<PlannedRanks>& all) {
   const plan::SizeUnit unit = plan::unit_of(all[0].plans);
   const plan::MemoryPlan& first = all[0].plans.front();
-  std::string text =
-      fmt::format("{}: {} parameters, {}; {} on the fullest rank, * if it fits\n\n{:<29}", escaped(deck.source),
-                  first.num_parameters, name_of(first.precision), unit.name, "ranks back end   recompute");
+  std::string text = fmt::format("{}: {} parameters, {}; {}{} on the fullest rank, * if it fits\n\n{:<29}",
+                                 escaped(deck.source), first.num_parameters, name_of(first.precision), unit.name,
+                                 first.on_gpus ? " of GPU memory" : "", "ranks back end   recompute");
   for (int stage = 0; stage <= 3; ++stage) text += fmt::format("{:>14} ", fmt::format("stage {}", stage));
   text += "\n";
   for (const PlannedRanks& ranks : all) {
     text += plan::totals_of(deck, ranks.backend, ranks.count, data::vocab_of(deck), ranks.room, unit);
   }
-  text += "\n";
-  for (const PlannedRanks& ranks : all) {
-    text += line_of(ranks, fmt::format("{} sent per step", unit.name).c_str(), [&](std::size_t stage) {
-      return fmt::format("{:.{}f}", static_cast<double>(ranks.plans[stage].sent.all) / unit.bytes, unit.digits);
-    });
-  }
+  const auto lines_of_bytes = [&](const char* what, const auto& bytes) {
+    text += "\n";
+    for (const PlannedRanks& ranks : all) {
+      text += line_of(ranks, fmt::format("{} {}", unit.name, what).c_str(), [&](std::size_t stage) {
+        return plan::text_in(unit, static_cast<double>(bytes(ranks.plans[stage])));
+      });
+    }
+  };
+  if (first.on_gpus) lines_of_bytes("of host memory", [](const auto& plan) { return plan.needed().host; });
+  lines_of_bytes("sent per step", [](const auto& plan) { return plan.sent.all; });
   text += "\n";
   for (const PlannedRanks& ranks : all) {
     const auto times = times_of(deck, ranks.plans, ranks.rates);
@@ -194,13 +198,13 @@ std::string table_of(const std::vector<plan::StepTime>& times, const plan::Rates
 /// Memory and time with single changes, in the deck's stage.
 std::string alternatives_of(const io::Deck& deck, const PlannedRanks& ranks) {
   const auto all = alternatives(deck, ranks);
-  const plan::SizeUnit unit = plan::unit_of({all[0].plan});
+  const plan::SizeUnit unit = plan::unit_of(ranks.plans);
   const std::string heading = fmt::format("one change at a time, stage {}", deck.zero.stage);
   std::string table = fmt::format("\n{:<40}{:>10}{:>16}\n", heading, unit.name, "per step");
   for (const auto& one : all) {
     const auto changes = plan::changes_between(deck, one.deck);
-    table += fmt::format("{:<40}{:>10.{}f}{:>16}\n", changes.empty() ? "none" : changes[0].text(),
-                         static_cast<double>(one.plan.needed().device) / unit.bytes, unit.digits,
+    table += fmt::format("{:<40}{:>10}{:>16}\n", changes.empty() ? "none" : changes[0].text(),
+                         plan::text_in(unit, static_cast<double>(one.plan.needed().device)),
                          duration_text(time_of(one.deck, one.plan, ranks.rates).total()));
   }
   return table;
@@ -279,9 +283,9 @@ std::string frozen_text(const io::Deck& deck, const PlannedRanks& ranks) {
   const auto without = plan::plans_of_all_stages(unfrozen, ranks.backend, ranks.count, data::vocab_of(deck));
   const std::int64_t total = without.at(static_cast<std::size_t>(deck.zero.stage)).total();
   const plan::SizeUnit unit = plan::unit_of(ranks.plans);
-  return fmt::format("{} leaves {} parameters to train and saves {:.{}f} {} in stage {}\n\n",
+  return fmt::format("{} leaves {} parameters to train and saves {} {} in stage {}\n\n",
                      deck.model.lora.rank > 0 ? "model.lora" : "optim.freeze", plan.num_trainable,
-                     static_cast<double>(total - plan.total()) / unit.bytes, unit.digits, unit.name, deck.zero.stage);
+                     plan::text_in(unit, static_cast<double>(total - plan.total())), unit.name, deck.zero.stage);
 }
 
 }  // namespace

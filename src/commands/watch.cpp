@@ -166,7 +166,8 @@ std::vector<std::string> curve_of(const std::vector<Progress::Point>& points, do
   for (int r = 0; r < kCurveRows; ++r) {
     const bool is_labeled = r == 0 || r == kCurveRows - 1;
     auto& line = lines[static_cast<std::size_t>(r)];
-    line = (is_labeled ? fmt::format("{:>8.4f} |", r == 0 ? high : low) : std::string(9, ' ') + "|") + line;
+    const std::string label = is_labeled ? io::loss_text(r == 0 ? high : low) : "";
+    line = fmt::format("{:>9}|", label + (label.size() < 9 ? " " : "")) + line;
   }
   lines.push_back(fmt::format("{:>10}{:>{}}", 1, fmt::format("step {:.0f}", last_step), columns));
   return lines;
@@ -256,17 +257,17 @@ class Watch {
   }
 
   [[nodiscard]] std::string loss_line() const {
-    const std::string line = fmt::format("loss         {:.4f}", progress_.newest()[Key::loss]);
-    return progress_.val_step() == 0
-               ? line
-               : line + fmt::format(", validation {:.4f} (step {})", progress_.val_loss(), progress_.val_step());
+    const std::string line = "loss         " + io::loss_text(progress_.newest()[Key::loss]);
+    return progress_.val_step() == 0 ? line
+                                     : line + fmt::format(", validation {} (step {})",
+                                                          io::loss_text(progress_.val_loss()), progress_.val_step());
   }
 
   [[nodiscard]] std::string rate_line() const {
     const auto& newest = progress_.newest();
-    return fmt::format("rate         {} tokens/s, {:.3f} s per step; lr {:.2e}, gradient norm {:.3f}",
-                       io::readable_count(newest[Key::tokens_per_s]), newest[Key::step_s], newest[Key::lr],
-                       newest[Key::grad_norm]);
+    return fmt::format("rate         {} tokens/s, {} s per step; lr {:.2e}, gradient norm {}",
+                       io::readable_count(newest[Key::tokens_per_s]), io::loss_text(newest[Key::step_s]),
+                       newest[Key::lr], io::loss_text(newest[Key::grad_norm]));
   }
 
   std::string folder_;
@@ -319,7 +320,7 @@ void watch(const distributed::Environment& environment, const Arguments& argumen
   double every = 1.0;
   bool once = false;
   parser.add("run", folder).required();
-  parser.add("--every", every, "seconds between two looks (default: 1)").type_name("S");
+  parser.add("--every", every, "seconds between two looks").type_name("S");
   parser.add_flag("--once", once, "print the screen once; the default if this is no terminal");
   parser.parse(arguments);
   if (!(every >= 0.1 && every <= 3600.0)) {

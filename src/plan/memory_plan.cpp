@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <iterator>
 #include <utility>
 
@@ -21,7 +22,7 @@ namespace {
 
 std::string row_of(const std::string& name, const std::vector<double>& bytes, const SizeUnit& unit) {
   std::string row = fmt::format("{:<28}", name);
-  for (const double value : bytes) row += fmt::format("{:>14.{}f}", value / unit.bytes, unit.digits);
+  for (const double value : bytes) row += fmt::format("{:>14}", text_in(unit, value));
   return row + "\n";
 }
 
@@ -30,6 +31,15 @@ std::vector<double> each(const std::vector<MemoryPlan>& plans, const Value& valu
   std::vector<double> values;
   for (const auto& plan : plans) values.push_back(static_cast<double>(value(plan)));
   return values;
+}
+
+/// Whether a GPU's rank also needs memory of the host.
+bool has_host_memory(const std::vector<MemoryPlan>& plans) {
+  return std::ranges::any_of(plans, [](const MemoryPlan& plan) { return plan.on_gpus && plan.needed().host > 0; });
+}
+
+std::vector<double> on_gpu(const std::vector<MemoryPlan>& plans) {
+  return each(plans, [](const MemoryPlan& plan) { return plan.needed().device; });
 }
 
 /// Bytes of the base of adapters in one copy; 0 without adapters.
@@ -53,9 +63,13 @@ MemoryPlan plan_in_stage(io::Deck deck, int stage, const std::string& backend, i
   return memory_plan(settings, backend, num_ranks);
 }
 
-/// The deck's train.recompute, then the values that keep fewer activations.
-std::vector<io::WordOrNumber> recomputes_from(const io::WordOrNumber& of_deck) {
+bool has_activations(const io::Deck& deck) { return architecture(deck.model.arch).decoder; }
+
+/// The deck's train.recompute, then the values that keep fewer activations, if the model has any.
+std::vector<io::WordOrNumber> recomputes_from(const io::Deck& deck) {
+  const io::WordOrNumber& of_deck = deck.train.recompute;
   std::vector<io::WordOrNumber> all = {of_deck};
+  if (!has_activations(deck)) return all;
   const auto* const own =
       std::ranges::find(kRecomputes, of_deck.word(), [](const char* word) { return std::string(word); });
   const auto* const next =
@@ -90,7 +104,7 @@ std::optional<Fit> first_fit_of(const io::Deck& deck, const std::string& backend
   for (; changed.train.micro_batch >= 1; changed.train.micro_batch /= 2) {
     if (accumulated % changed.train.micro_batch != 0) break;  // the batch stays as it is
     changed.train.accumulate = accumulated / changed.train.micro_batch;
-    for (const io::WordOrNumber& recompute : recomputes_from(deck.train.recompute)) {
+    for (const io::WordOrNumber& recompute : recomputes_from(deck)) {
       changed.train.recompute = recompute;
       for (auto stage = static_cast<int>(deck.zero.stage); stage <= 3; ++stage) {
         const io::Deck staged = in_stage(changed, stage);
@@ -126,8 +140,9 @@ constexpr std::int64_t kLeastOffloadMib = 32;
 /// Where a run offloads its state to.
 std::string offload_target(const io::Deck& deck) { return train::runs_on_gpus(deck) ? "host" : "disk"; }
 
-/// The words of train.recompute that the deck does not have.
+/// The words of train.recompute that the deck does not have; none for a model without activations.
 std::vector<std::string> other_recomputes(const io::Deck& deck) {
+  if (!has_activations(deck)) return {};
   std::vector<std::string> others = all_of(kRecomputes);
   std::erase(others, deck.train.recompute.word());
   return others;
@@ -291,14 +306,13 @@ std::vector<MemoryPlan> plans_of_all_stages(const io::Deck& deck, const std::str
 std::string totals_of(const io::Deck& deck, const std::string& backend, int num_ranks, std::int64_t data_vocab,
                       const DeviceAndHost& room, const SizeUnit& unit) {
   std::string table;
-  for (const io::WordOrNumber& recompute : recomputes_from(deck.train.recompute)) {
+  for (const io::WordOrNumber& recompute : recomputes_from(deck)) {
     io::Deck changed = deck;
     changed.train.recompute = recompute;
     table += fmt::format("{:>5} {:<10} {:<12}", num_ranks, backend, recompute.text());
     for (const MemoryPlan& plan : plans_of_all_stages(changed, backend, num_ranks, data_vocab)) {
       const bool fits = (room.device > 0 || room.host > 0) && plan.needed().fit(room);
-      table +=
-          fmt::format("{:>14.{}f}{}", static_cast<double>(plan.total()) / unit.bytes, unit.digits, fits ? "*" : " ");
+      table += fmt::format("{:>14}{}", text_in(unit, static_cast<double>(plan.needed().device)), fits ? "*" : " ");
     }
     table += "\n";
   }
@@ -347,10 +361,18 @@ std::vector<Alternative> alternatives(const io::Deck& deck, const std::string& b
 }
 
 SizeUnit unit_of(const std::vector<MemoryPlan>& plans) {
-  constexpr double kLarge = 16.0 * 1024.0 * kMiB;
+  constexpr double kGiB = 1024.0 * kMiB;
   double most = 0.0;
   for (const MemoryPlan& plan : plans) most = std::max(most, static_cast<double>(plan.total()));
-  return most >= kLarge ? SizeUnit{"GiB", 1024.0 * kMiB, 2} : SizeUnit{"MiB", kMiB, 1};
+  const double large = plans.front().on_gpus ? kGiB : 16.0 * kGiB;
+  if (most >= large) return {"GiB", kGiB, 2};
+  return most >= kMiB ? SizeUnit{"MiB", kMiB, 1} : SizeUnit{"KiB", 1024.0, 1};
+}
+
+std::string text_in(const SizeUnit& unit, double bytes) {
+  const double value = bytes / unit.bytes;
+  const bool is_lost = value > 0.0 && value < 0.5 * std::pow(10.0, -unit.digits);
+  return fmt::format("{:.{}f}", value, is_lost ? static_cast<int>(-std::floor(std::log10(value))) : unit.digits);
 }
 
 std::string table_of(const std::vector<Recomputed>& levels, const std::vector<MemoryPlan>& plans) {
@@ -368,6 +390,7 @@ std::string table_of(const std::vector<Recomputed>& levels, const std::vector<Me
     }
     const auto totals = each(level.plans, [](const MemoryPlan& plan) { return plan.total(); });
     table += row_of("total, " + level.recompute, totals, unit);
+    if (has_host_memory(level.plans)) table += row_of("of it on the GPU", on_gpu(level.plans), unit);
   }
   return table.empty() ? "" : "\nwith train.recompute\n" + table;
 }
@@ -386,6 +409,7 @@ std::string table_of(const std::vector<MemoryPlan>& plans, const DeviceAndHost& 
     if (sum > 0.0) table += row_of(std::string(kMemoryNames[i]), values, unit);
   }
   table += row_of("total", each(plans, [](const MemoryPlan& plan) { return plan.total(); }), unit);
+  if (has_host_memory(plans)) table += row_of("of it on the GPU", on_gpu(plans), unit);
   if (std::ranges::max(disk) > 0.0) table += row_of("on disk", disk, unit);
   if (plans.front().num_ranks > 1) {
     table += row_of("sent per step, mean", each(plans, [](const MemoryPlan& plan) { return plan.sent.all; }), unit);

@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // step_time.cpp: a step's operations, and its time from rates of the processor, the links and the disk.
 #include <fmt/format.h>
+#include <unistd.h>
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdlib>
 #include <utility>
 
 #include <kozero/core/device.hpp>
@@ -122,7 +124,9 @@ Speed measured_speed(const train::Settings& settings) {
   const double products = with_stored_type(settings.precision, [&](auto type) {
     return rate_of_products<decltype(type)>(settings.model, settings.batch.micro_batch * settings.step.seq);
   });
-  return {products, rate_of_memory()};
+  double load = 0.0;
+  if (getloadavg(&load, 1) != 1) load = 0.0;
+  return {products, rate_of_memory(), load};
 }
 
 Rates rates_at(const Speed& speed, const train::Settings& settings, int ranks, int threads) {
@@ -138,6 +142,13 @@ Rates rates_at(const Speed& speed, const train::Settings& settings, int ranks, i
   Rates rates;
   rates.source = fmt::format("{:.0f} GFLOP/s of products and {:.1f} GB/s of memory on {} thread{} here; a rank has {}",
                              speed.products / 1e9, speed.memory / 1e9, here, here == 1 ? "" : "s", threads);
+  const auto cores = static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN));
+  if (speed.load > cores) {
+    rates.source += fmt::format(
+        "; measured on a busy machine, whose load average was {:.1f} on {:.0f} cores: a free "
+        "one is faster",
+        speed.load, cores);
+  }
   rates.products = kInAStep * speed.products * share;
   rates.memory = speed.memory * share;
   rates.link = rates.memory / 2.0;  // a byte sent is read and written

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "io/posix/readable.hpp"
+#include "io/run/metrics.hpp"
 #include "src/report/verdict.hpp"
 
 namespace kozero::report {
@@ -147,8 +148,8 @@ std::string run_in_words(const Case& one) {
                                               : "The run is " + one.state;
   text += fmt::format(" at step {}{}{}.", run.last_step, of, one.why.empty() ? "" : " (" + one.why + ")");
   if (!std::isnan(run.first_loss)) {
-    text += fmt::format(" The loss went from {:.4f} to {:.4f}", run.first_loss, run.last_loss);
-    text += std::isnan(run.last_val) ? "." : fmt::format("; on validation data it is {:.4f}.", run.last_val);
+    text += fmt::format(" The loss went from {} to {}", io::loss_text(run.first_loss), io::loss_text(run.last_loss));
+    text += std::isnan(run.last_val) ? "." : fmt::format("; on validation data it is {}.", io::loss_text(run.last_val));
   }
   if (run.tokens_per_s > 0.0) {
     text += fmt::format(" A step took {:.3g} s and the rate was {} tokens/s (medians) on {}; {} in all.", run.step_s,
@@ -218,7 +219,8 @@ std::string verdict_of(const Study& study, const Findings& findings) {
                                     count_of(study, "done"), study.cases.size()));
   if (std::string text = losses_in_words(findings.losses); !text.empty()) sentences.push_back(std::move(text));
   if (const Case* best = best_of(study)) {
-    sentences.push_back(fmt::format("The lowest validation loss is {:.4f} ({}).", best->run.last_val, best->name));
+    sentences.push_back(
+        fmt::format("The lowest validation loss is {} ({}).", io::loss_text(best->run.last_val), best->name));
   }
   const auto [least, most] = repetitions(study);
   if (most == 1) sentences.emplace_back("Each case ran once: differences below 5 % are not claimed.");

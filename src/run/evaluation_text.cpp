@@ -7,13 +7,14 @@
 
 #include <kozero/run/evaluation_text.hpp>
 #include "io/posix/readable.hpp"
+#include "io/run/metrics.hpp"
 
 namespace kozero::run {
 
 double bits_per_byte(double loss, double bytes_per_token) { return loss / std::numbers::ln2 / bytes_per_token; }
 
 std::string evaluation_line(double loss, const std::optional<double>& bytes_per_token, const std::string& what) {
-  std::string line = fmt::format("{:<12} loss {:.4f}, perplexity {:.2f}", what, loss, std::exp(loss));
+  std::string line = fmt::format("{:<12} loss {}, perplexity {:.2f}", what, io::loss_text(loss), std::exp(loss));
   if (bytes_per_token) line += fmt::format(", {:.4f} bits per byte", bits_per_byte(loss, *bytes_per_token));
   return line;
 }

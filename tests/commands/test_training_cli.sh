@@ -254,6 +254,14 @@ plan_for_gpus() {
   also '^reserve: 2.0 GiB per rank for the CUDA context, NCCL and libraries, an estimate [(]--reserve SIZE[)]$'
   also '^GiB on the fullest rank '
   also '^total +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+$'
+  also '^of it on the GPU +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+$'
+  also '^one change at a time, stage 3 +GiB +per step$'
+  # The figure of the deck without a change is the GPU's in the table and in the advice, and that of several ranks.
+  none=$(sed -n 's/^none  *\([0-9.]*\) .*/\1/p' out.txt)
+  also "^of it on the GPU .* $none\$"
+  expect 0 "^   32 nccl .* $none[*]\$" "$kozero" plan 13b.toml --ranks 8,32 --device a100
+  also '; GiB of GPU memory on the fullest rank, [*] if it fits$'
+  also '^   32 GiB of host memory '
   # A run that fits without the reserve, by less than the reserve, does not fit with it.
   bytes=$("$kozero" plan 13b.toml --ranks 32 --device a100 --json 2>/dev/null |
     python3 -c 'import json, sys; print([s for s in json.load(sys.stdin)["stages"] if s["stage"] == 3][0]["device"])')

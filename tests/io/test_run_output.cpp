@@ -370,8 +370,8 @@ TEST_CASE("progress on a terminal is a bar, and plain lines in the file") {
 }
 
 TEST_CASE("numbers as people read them") {
-  CHECK(readable_bytes(0) == "0 B");
-  CHECK(readable_bytes(1023) == "1023 B");
+  CHECK((readable_bytes(0) == "0 B" && readable_bytes(1023) == "1023 B"));
+  CHECK((loss_text(3.45123) == "3.4512" && loss_text(0.0) == "0.0000" && loss_text(3.5791e-7) == "3.579e-07"));
   CHECK(readable_bytes(1024) == "1.0 KiB");
   CHECK(readable_bytes(std::int64_t{5} << 40) == "5.0 TiB");
   CHECK(readable_count(0.0) == "0");

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include <kozero/core/device.hpp>
 #include <kozero/plan/network_delay.hpp>
 #include <kozero/plan/step_time.hpp>
 
@@ -97,4 +98,32 @@ TEST_CASE("on several nodes, the collectives of mpi take the times of its algori
   };
   CHECK(seconds(512, 0) == Approx(seconds(64, 0)).epsilon(0.02));  // without nodes only bytes and calls count
   CHECK(seconds(4096, 8) > 1.5 * seconds(512, 8));                 // a chain passes through all nodes
+}
+
+TEST_CASE("rates that were measured on a busy machine say so") {
+  const io::Deck deck = io::parse_deck("run.steps = 10\ndata.synthetic = true\nmodel.preset = \"small\"\n", "test.toml",
+                                       {"train.global_batch=8"});
+  const train::Settings settings = train::settings_of(deck, 2, 256, 0);
+  const auto source = [&](double load) {
+    return plan::rates_at({.products = 1e9, .memory = 1e9, .load = load}, settings, 2, 1).source;
+  };
+  if (!kHostIsDevice) return;
+  CHECK(source(1e5).find("; measured on a busy machine, whose load average was 100000.0 on ") != std::string::npos);
+  CHECK(source(0.01).find("busy") == std::string::npos);
+}
+
+TEST_CASE("a plan has one unit, and no figure that reads 0.0 unless it is 0") {
+  plan::MemoryPlan small;
+  small.bytes.fill(0);
+  small.bytes[0] = 2304;
+  const plan::SizeUnit kib = plan::unit_of({small});
+  CHECK(std::string(kib.name) == "KiB");
+  CHECK(plan::text_in(kib, 2304.0) == "2.2");
+  small.bytes[0] = std::int64_t{3} << 30;
+  const plan::SizeUnit mib = plan::unit_of({small});
+  CHECK(std::string(mib.name) == "MiB");
+  CHECK(plan::text_in(mib, 2304.0) == "0.002");
+  CHECK(plan::text_in(mib, 0.0) == "0.0");
+  small.on_gpus = true;
+  CHECK(std::string(plan::unit_of({small}).name) == "GiB");
 }

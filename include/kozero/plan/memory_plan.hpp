@@ -178,16 +178,18 @@ std::string table_of(const std::vector<Recomputed>& levels, const std::vector<Me
 /// that fits `room`.
 std::string table_of(const std::vector<MemoryPlan>& plans, const DeviceAndHost& room);
 
-/// The unit in which the plans are printed: GiB from 16 GiB on, MiB below.
+/// The unit in which the plans are printed: GiB from 16 GiB on (on GPUs from 1 GiB on), KiB below 1 MiB, else MiB.
 struct SizeUnit {
   const char* name;
   double bytes;
   int digits;
 };
 SizeUnit unit_of(const std::vector<MemoryPlan>& plans);
+/// "74.88"; of bytes that these digits show as 0, one digit: "0.002".
+std::string text_in(const SizeUnit& unit, double bytes);
 
-/// A line of totals in `unit` for the deck's train.recompute and for each that keeps fewer activations, one column per
-/// stage. An asterisk marks totals that fit `room`.
+/// A line of totals in `unit`, on GPUs of GPU memory, for the deck's train.recompute and for each that keeps fewer
+/// activations, one column per stage. An asterisk marks totals that fit `room`.
 std::string totals_of(const io::Deck& deck, const std::string& backend, int num_ranks, std::int64_t data_vocab,
                       const DeviceAndHost& room, const SizeUnit& unit);
 

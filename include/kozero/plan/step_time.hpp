@@ -37,6 +37,7 @@ struct Rates {
 struct Speed {
   double products = 0.0;  ///< floating point operations
   double memory = 0.0;    ///< bytes
+  double load = 0.0;      ///< the machine's load average meanwhile
 };
 
 /// Measured by a matrix product of the deck's shape and a copy, a tenth of a second each.
