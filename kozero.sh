@@ -19,7 +19,7 @@ usage: ./kozero.sh [--preset P] [-n RANKS] [--restarts N] [--hosts FILE] COMMAND
 
   build             install what is missing, configure and build
   test [ARGS]       the same, then run the tests; ARGS go to ctest (-L unit, -R partition, ...)
-  help              this text
+  help [COMMAND]    this text, or what the program says of a command
   train, verify, plan, eval, generate, plot, inspect, prepare, ...
                     build, then run kozero COMMAND ARGUMENT...
   --help, COMMAND --help
@@ -354,7 +354,7 @@ main() {
   if lacks_deck "$@"; then name_decks "$command"; return 2; fi
   [[ -z $restarts$hosts_file || $command == train ]] || refuse "--restarts and --hosts go with train, not with $command"
   case $command in
-    help) usage ;;
+    help) if (($# > 1)); then show_help "$preset" "${@:2}" --help; else usage; fi ;;
     build)
       (($# == 1)) || refuse "build takes no argument '$2'; a preset is chosen with --preset"
       ensure_configured "$preset" build

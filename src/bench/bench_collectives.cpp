@@ -34,15 +34,25 @@ namespace {
 using distributed::Collective;
 using Json = nlohmann::ordered_json;
 
+/// How a back end reduces, and how it gathers.
+struct Algorithms {
+  std::string reduction, gather;
+
+  [[nodiscard]] const std::string& of(Collective collective) const {
+    return collective == Collective::reduce_scatter ? reduction : gather;
+  }
+};
+
 struct Contender {
-  std::string algorithm;
+  Algorithms algorithms;
   std::unique_ptr<distributed::Communicator> comm;
   bool shares = false;
   Vector<float> full = {}, shard = {};
 };
 
 struct BackEnd {
-  std::string name, algorithm;
+  std::string name;
+  Algorithms algorithms;
   bool shares = false;  ///< its arrays are from share()
   bool deterministic = true;
   bool exact = false;
@@ -50,15 +60,17 @@ struct BackEnd {
 
 /// The back ends of this build.
 std::vector<BackEnd> back_ends() {
-  std::vector<BackEnd> rows = {{"mpi", "pairwise messages, added in rank order"},
-                               {"mpi", "over nodes, added in rank order", true},
-                               {"shm", "shared windows, added in rank order"},
-                               {"shm", "shared arrays, added in rank order", true},
-                               {"ring", "added around the ring"},
-                               {"ring", "comm.exact, added in rank order", false, true, true}};
-  const std::vector<BackEnd> of_gpus = {{"nccl", "one algorithm, run.deterministic"},
-                                        {"nccl", "NCCL's choice", true, false},
-                                        {"nccl", "comm.exact, added in rank order", false, true, true}};
+  const Algorithms exact = {"comm.exact, added in rank order", "comm.exact"};
+  std::vector<BackEnd> rows = {{"mpi", {"pairwise messages, added in rank order", "pairwise messages"}},
+                               {"mpi", {"over nodes, added in rank order", "over nodes"}, true},
+                               {"shm", {"shared windows, added in rank order", "shared windows"}},
+                               {"shm", {"shared arrays, added in rank order", "shared arrays"}, true},
+                               {"ring", {"added around the ring", "around the ring"}},
+                               {"ring", exact, false, true, true}};
+  const std::vector<BackEnd> of_gpus = {
+      {"nccl", {"one algorithm, run.deterministic", "one algorithm, run.deterministic"}},
+      {"nccl", {"NCCL's choice", "NCCL's choice"}, true, false},
+      {"nccl", exact, false, true, true}};
   if (!kHostIsDevice) rows.insert(rows.begin(), of_gpus.begin(), of_gpus.end());
   return rows;
 }
@@ -69,7 +81,7 @@ std::vector<Contender> contenders_of(const distributed::Environment& environment
   std::vector<Contender> contenders;
   const distributed::Ranks ranks = environment.world();
   contenders.push_back(
-      {"reduce_scatter_block, allgather",
+      {{"reduce_scatter_block", "allgather"},
        distributed::decorated(distributed::make_mpi_collectives(ranks), kHostIsDevice, ranks, ledger)});
   const bool over_nodes = distributed::ranks_per_node(ranks, {}) > 0;
   for (const auto& row : back_ends()) {
@@ -80,7 +92,7 @@ std::vector<Contender> contenders_of(const distributed::Environment& environment
       options.exact = row.exact;
       auto comm = distributed::make_communicator(row.name, ranks, ledger, options);
       if (row.name == "mpi" && row.shares != over_nodes) continue;
-      contenders.push_back({row.algorithm, std::move(comm), row.shares});
+      contenders.push_back({row.algorithms, std::move(comm), row.shares});
     } catch (const Error& error) {
       if (environment.rank() == 0) std::cout << "left out: " << error.what() << "\n";
     }
@@ -165,7 +177,7 @@ class CollectivesBench {
     std::vector<Row> rows;
     for (const auto& one : contenders_) {
       rows.push_back({collective, partition.extent() * static_cast<std::int64_t>(sizeof(float)), control_->size(),
-                      one.comm->name(), one.algorithm});
+                      one.comm->name(), one.algorithms.of(collective)});
     }
     for (const auto& one : contenders_) prepare(one, collective, partition);
     for (int round = 0; round <= rounds; ++round) {
@@ -285,16 +297,16 @@ struct Question {
     const auto size = parser.add("--size", sizes, "sizes of the array, with commas: 256KiB,16MiB")
                           .delimiter(',')
                           .default_text("256KiB,1MiB,16MiB,64MiB")
-                          .size(1024, kLargest)
+                          .size_or_bytes(1024, kLargest)
                           .type_name("SIZE,...");
     auto minbytes = parser.add("--minbytes", least, "or all sizes from this one ...")
                         .default_text("1KiB")
-                        .size(1024, kLargest)
+                        .size_or_bytes(1024, kLargest)
                         .type_name("SIZE")
                         .excludes(size);
     auto maxbytes = parser.add("--maxbytes", most, "... up to this one ...")
                         .default_text("256MiB")
-                        .size(1024, kLargest)
+                        .size_or_bytes(1024, kLargest)
                         .type_name("SIZE")
                         .excludes(size);
     auto stepfactor = parser.add("--stepfactor", factor, "... each so many times as large as the one before")
@@ -341,7 +353,7 @@ void bench_collectives(const distributed::Environment& environment, const Argume
   for (const Collective collective : {Collective::reduce_scatter, Collective::all_gather}) {
     if (environment.rank() == 0) {
       std::cout << fmt::format(
-          "{}{} of f32 on {} ranks of {}; times in us, bandwidths in GB/s, ratio: times as fast as MPI's own\n"
+          "{}{} of f32 on {} ranks (rank 0: {}); times in us, bandwidths in GB/s, ratio: times as fast as MPI's own\n"
           "{:>10} {:>9} {:<10}{:<39}{:>9} {:>7} {:>7} {:>6} {:>9} {:>7}\n",
           collective == Collective::reduce_scatter ? "" : "\n", name_of(collective), ranks, runtime.placement(), "size",
           "count", "back end", "algorithm", "time", "algbw", "busbw", "#wrong", "p99", "ratio");

@@ -126,8 +126,7 @@ void prepare(const distributed::Environment& environment, const Arguments& argum
   parser.add("paths", paths).required().at_least_values(2);
   parser.add("--tokenizer", order.tokenizer, "bytes, bpe:N (N ids learned from the text), or a tokenizer's file")
       .type_name("NAME");
-  parser.add("--text-field", order.rules.text_field, "key of JSON lines, column of Parquet (default: text)")
-      .type_name("NAME");
+  parser.add("--text-field", order.rules.text_field, "key of JSON lines, column of Parquet").type_name("NAME");
   parser.add("--filter", filter, "documents of JSON lines and Parquet to keep, such as \"int_score >= 3\"")
       .type_name("RULE");
   parser
@@ -139,8 +138,8 @@ void prepare(const distributed::Environment& environment, const Arguments& argum
                   "leave out records that are damaged or have no text, and count them");
   parser.add_flag("--deduplicate", order.deduplicate, "of documents with equal text, keep only the first");
   parser.add("--val-fraction", order.val_fraction, "share of the text kept for validation").type_name("X");
-  parser.add("--shard-tokens", order.shard_tokens, "tokens of a shard (default: 100000000)").type_name("N");
-  parser.add("--threads", order.threads, "threads that encode (default: one per core)").type_name("N");
+  parser.add("--shard-tokens", order.shard_tokens, "tokens of a shard").type_name("N");
+  parser.add("--threads", order.threads, "threads that encode").type_name("N").default_text("one per core");
   parser.add("--show", num_shown, "print the tokens of the first N documents, each beginning").type_name("N");
   parser.parse(arguments);
   const auto comm = distributed::make_control_communicator(environment.world(), io::Deck().comm.timeout_s);

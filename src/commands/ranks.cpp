@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ranks.cpp: the hidden command `ranks`, by which kozero.sh learns how many ranks to start.
 #include <algorithm>
+#include <array>
 #include <iostream>
 
 #include <kozero/commands/commands.hpp>
@@ -19,6 +20,9 @@ using program::OptionParser;
 using run::Session;
 
 namespace {
+
+/// They do not change the number of ranks (src/commands/train.cpp).
+constexpr std::array<const char*, 3> kFlagsOfTrain = {"--verify-data", "--steal-lock", "--json"};
 
 /// A stop signal that MPICH's launcher hands on to all ranks; "" without one.
 std::string forwarded_signal(const std::vector<std::string>& stop_signals) {
@@ -41,13 +45,18 @@ void ranks(const distributed::Environment& environment, const Arguments& command
                 "ranks: \"" + name + "\": accepted: train | verify | restarts | hosts, and its arguments",
                 Error::Seen::by_all_ranks);
   }
-  OptionParser parser(name);
+  OptionParser parser(name == "verify" ? "verify" : "train");
   const Arguments arguments(command.begin() + 1, command.end());
-  parser.allow_extras();  // other flags of the command are ignored
   DeckArguments deck_arguments;
   deck_arguments.add_to(parser);
   VerifyOptions options;
-  options.add_to(parser);
+  if (name == "verify") {
+    options.add_to(parser);
+  } else {
+    for (const char* const flag : kFlagsOfTrain)
+      parser.add_flag(
+          flag, [] {}, "");
+  }
   parser.parse(arguments);
   if (options.replayed > 0) {
     const std::int64_t count = std::max<std::int64_t>(run::ranks_of_run(deck_arguments.path), 1);

@@ -19,9 +19,8 @@ void report(const distributed::Environment& environment, const Arguments& argume
   std::string out;
   program::JsonOutput json;
   parser.add("runs", paths).required().at_least_values(1);
-  parser
-      .add("--out", out,
-           "the report's folder (default: `report` in the run's or sweep's folder; of several runs, here)")
+  parser.add("--out", out, "the report's folder")
+      .default_text("`report` in the run's or sweep's folder; of several runs, here")
       .type_name("FOLDER");
   json.add_to(parser);
   parser.parse(arguments);

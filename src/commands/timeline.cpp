@@ -268,7 +268,7 @@ void timeline(const distributed::Environment& environment, const Arguments& argu
   std::int64_t most = 15;
   JsonOutput json;
   parser.add("run", path).required();
-  parser.add("--top", most, "operations to print (default: 15)").type_name("N").positive();
+  parser.add("--top", most, "operations to print").type_name("N").positive();
   json.add_to(parser);
   parser.parse(arguments);
   if (environment.rank() != 0) return;

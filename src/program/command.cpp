@@ -47,7 +47,7 @@ const std::vector<Command>& all_commands() {
       {"keys", "[SECTION | WORD]", "keys of a deck: meaning, accepted values, default", "keys zero", false, "", true},
       {"completion", "bash | zsh", "print a completion script for a shell", "completion bash", false, "", true},
       {"ranks", "train | verify ARGUMENT...", "", "ranks train inputs/quickstart.toml"},
-      {"help", "", "this text", "help", false, "", true},
+      {"help", "[COMMAND]", "this text, or the help of a command", "help bench kernels", false, "", true},
   };
   return kCommands;
 }
@@ -66,8 +66,9 @@ const std::vector<Command>& benchmarks() {
        "bench stages inputs/quickstart.toml", true, "--steps --runs --json KEYS"},
       {"bench tune", kDeck, "the fastest algorithm of each matrix product, as a file for run.tuning",
        "bench tune inputs/gpt2_124m.toml --out tuning.toml", true, "--out --runs KEYS"},
-      {"bench collectives", "", "reduce-scatter and all-gather beside MPI's", "bench collectives --size 16MiB,64MiB",
-       true, "--size --minbytes --maxbytes --stepfactor --backend --runs --json"},
+      {"bench collectives", "", "reduce-scatter and all-gather beside MPI's (stage 0's all-reduce is both in turn)",
+       "bench collectives --size 16MiB,64MiB", true,
+       "--size --minbytes --maxbytes --stepfactor --backend --runs --json"},
   };
   return kBenchmarks;
 }

@@ -165,7 +165,7 @@ std::string remedy_for(const std::string& argument, const Arguments& all, CLI::A
   const bool takes_keys = app.get_option_no_throw("overrides") != nullptr;
   const std::string key = takes_keys ? key_meant_by(argument) : "";
   if (!key.empty()) return argument + " is no option; did you mean " + key + "=" + value + "?";
-  return app.get_allow_extras() ? "" : near_option(argument, app);
+  return near_option(argument, app);
 }
 
 [[noreturn]] void refuse(const CLI::App& app, const std::string& why) {
@@ -176,12 +176,41 @@ std::string remedy_for(const std::string& argument, const Arguments& all, CLI::A
               Error::Seen::by_all_ranks);
 }
 
-/// Rejects the first argument that no option accepts and that has a remedy.
-void refuse_misplaced(const Arguments& all, CLI::App& app) {
-  for (const auto& argument : app.remaining()) {
-    const std::string remedy = remedy_for(argument, all, app);
-    if (!remedy.empty()) refuse(app, remedy);
+/// The options among the arguments that the command does not have, each with what was meant.
+std::vector<std::string> unknown_options(const Arguments& all, const CLI::App& app) {
+  const std::vector<std::string> remaining = app.remaining();
+  std::vector<std::string> unknown;
+  for (const auto& argument : all) {
+    if (argument == "--") break;
+    const std::string name = argument.substr(0, argument.find('='));
+    const bool remains = std::find(remaining.begin(), remaining.end(), argument) != remaining.end();
+    const bool is_unknown =
+        argument.starts_with("--") ? app.get_option_no_throw(name) == nullptr : argument.starts_with('-') && remains;
+    const bool is_new = std::find(unknown.begin(), unknown.end(), argument) == unknown.end();
+    if (is_unknown && is_new) unknown.push_back(argument);
   }
+  return unknown;
+}
+
+/// Rejects options that the command does not have.
+void refuse_unknown(const Arguments& all, CLI::App& app) {
+  std::string why;
+  for (const auto& argument : unknown_options(all, app)) {
+    std::string text = remedy_for(argument, all, app);
+    if (text.empty()) text = argument.substr(0, argument.find('=')) + " is no option";
+    why += (why.empty() ? "" : why.ends_with('?') ? " " : "; ") + text;
+  }
+  if (!why.empty()) refuse(app, why);
+}
+
+/// Replaces `text` by its bytes, or returns why they are refused.
+std::string as_bytes(std::string& text, double bytes, std::int64_t least, std::int64_t most, const char* examples) {
+  if (!(bytes >= static_cast<double>(least) && bytes <= static_cast<double>(most))) {
+    return fmt::format("\"{}\"; accepted: a size from {} to {}, {}", text, io::readable_bytes(least),
+                       io::readable_bytes(most), examples);
+  }
+  text = std::to_string(static_cast<std::int64_t>(bytes));
+  return "";
 }
 
 }  // namespace
@@ -222,14 +251,16 @@ Option& Option::one_of(const std::vector<std::string>& words) {
 }
 
 Option& Option::size(std::int64_t least, std::int64_t most) {
-  return type_name("SIZE").rewrite([=](std::string& text) -> std::string {
+  return type_name("SIZE").rewrite([=](std::string& text) {
     const double bytes = text == "0" ? 0.0 : io::bytes_of_text(text).value_or(-1.0);
-    if (!(bytes >= static_cast<double>(least) && bytes <= static_cast<double>(most))) {
-      return fmt::format("\"{}\"; accepted: a size from {} to {}, such as 48GB or 512MiB", text,
-                         io::readable_bytes(least), io::readable_bytes(most));
-    }
-    text = std::to_string(static_cast<std::int64_t>(bytes));
-    return "";
+    return as_bytes(text, bytes, least, most, "such as 48GB or 512MiB");
+  });
+}
+
+Option& Option::size_or_bytes(std::int64_t least, std::int64_t most) {
+  return type_name("SIZE").rewrite([=](std::string& text) {
+    const double bytes = io::bytes_of_text(text + (integer_in(text) ? "B" : "")).value_or(-1.0);
+    return as_bytes(text, bytes, least, most, "such as 48GB, 512MiB or 4956160 (bytes)");
   });
 }
 
@@ -271,8 +302,6 @@ Option OptionParser::add_flag(const std::string& name, bool& value, const std::s
 void OptionParser::add_flag(const std::string& name, std::function<void()> given, const std::string& description) {
   app_->add_flag_callback(name, std::move(given), description);
 }
-
-void OptionParser::allow_extras() { app_->allow_extras(); }
 
 std::string folded(const std::string& text, std::size_t column, std::size_t indent, std::size_t width) {
   std::string lines;
@@ -323,10 +352,9 @@ void OptionParser::parse(const Arguments& arguments) {
     for (char& letter : name) letter = static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
     refuse(app, name + " is missing; example: kozero " + command_named(app.get_name()).example);
   } catch (const CLI::ParseError& error) {
-    refuse_misplaced(arguments, app);
+    refuse_unknown(arguments, app);
     refuse(app, error.what());
   }
-  refuse_misplaced(arguments, app);  // arguments that allow_extras() accepts
 }
 
 }  // namespace kozero::program

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <iostream>
 #include <new>
+#include <vector>
 
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
@@ -171,12 +172,23 @@ int status_of_program(int argc, char** argv, Run run) {
   }
 }
 
+/// `help COMMAND...` is `COMMAND... --help`: starts this program again with these arguments.
+void hand_over_help(char** argv) {
+  static char option[] = "--help";  // NOLINT(modernize-avoid-c-arrays): execv takes char*
+  if (argv[1] == nullptr || std::string(argv[1]) != "help" || argv[2] == nullptr || argv[2][0] == '-') return;
+  std::vector<char*> words = {argv[0]};
+  for (char** each = argv + 2; *each != nullptr; ++each) words.push_back(*each);
+  words.insert(words.end(), {option, nullptr});
+  execv(run::this_program().c_str(), words.data());
+}
+
 }  // namespace
 
 fs::path bench_program() { return run::this_program().parent_path() / kBenchProgram; }
 
 void hand_over(char** argv) {
   run::restore_ignored_signals();
+  hand_over_help(argv);
   Arguments arguments;
   for (char** each = argv + 1; *each != nullptr; ++each) arguments.emplace_back(*each);
   const bool is_bench = !arguments.empty() && arguments[0] == "bench";

@@ -118,6 +118,14 @@ readable_arguments() {
   expect 0 'in 1 file, gpt2' "$kozero" export run hf --max-shard-size 1.5GB
   expect 2 'bench collectives: --size: "16"; accepted: a size from 1.0 KiB to 4.0 GiB' on 2 bench collectives --size 1MiB,16
   expect 0 '^ +524288 +65536 shm ' on 2 bench collectives --size 512KiB --runs 1e0
+  expect 0 '^ +4956160 +619520 ring +around the ring ' on 2 bench collectives --size 4956160 --backend ring --runs 1
+  also '^reduce_scatter of f32 on 2 ranks .rank 0: 1 thread'
+  also '^ +4956160 +619520 ring +added around the ring '
+  lines 1 ' reduce_scatter_block '
+  lines 1 'MPI +allgather '
+  expect 2 'train: --dataset is no option; --use_zero1 is no option; --batch_size=12 is no option; did you mean [a-z_.]+=12[?] usage: ' \
+    "$kozero" train "$inputs/quickstart.toml" --dataset=shakespeare --use_zero1=True --batch_size=12
+  expect 2 'train: --deepspeed is no option; usage: ' "$kozero" ranks train "$inputs/quickstart.toml" --deepspeed ds.json
   # shellcheck disable=SC2086
   expect 0 ': 2 steps, every bit of ' on 2 verify "$inputs/quickstart.toml" $tiny --steps 2e0
   expect 2 'verify: --steps: "2e-1"; accepted: integer >= 1' on 2 verify "$inputs/quickstart.toml" --steps 2e-1
@@ -185,6 +193,8 @@ help_of_the_script() {
   printf '#!/bin/sh\necho "program of an older commit: $*"\n' >tree/build/release/kozero
   chmod +x tree/build/release/kozero
   expect 0 '^program of an older commit: plot --help$' tree/kozero.sh plot --help
+  expect 0 '^program of an older commit: bench kernels --help$' tree/kozero.sh help bench kernels
+  expect 0 '^usage: ./kozero.sh' tree/kozero.sh help
   expect 1 'No such file' cat started
   printf '#!/bin/sh\nprintf "9.0\\n7.5\\n"\n' >bin/nvidia-smi
   chmod +x bin/nvidia-smi
@@ -200,7 +210,8 @@ help_and_completion() {
   expect 0 '^fits$' awk 'length > 80 { wide = 1 } END { if (NR <= 24 && !wide) print "fits" }' out.txt
   "$kozero" completion bash >completion.bash
   local command words
-  for command in train verify plan eval generate plot inspect prepare export import keys completion 'bench step' \
+  for command in train verify plan eval generate plot inspect prepare export import keys completion \
+    watch metrics timeline report sweep 'bench step' \
     'bench stages' 'bench kernels' 'bench tune' 'bench checkpoint' 'bench collectives'; do
     # shellcheck disable=SC2086
     expect 0 "^usage: kozero $command" "$kozero" $command --help
@@ -210,8 +221,14 @@ help_and_completion() {
     words=$(sed -nE 's/^  (--[a-z-]+) .*/\1/p' out.txt | tr '\n' ' ')
     ! grep -q '^  section.key=value' out.txt || words+='[$]_kozero_keys '
     [[ $command != bench* ]] || expect 0 "^    '$command'\) echo \"$words--help\"" cat completion.bash
+    tr -s ' \n' ' ' <out.txt >text.txt
     expect 0 '^fits$' awk 'length > 80 { wide = 1; print } END { if (!wide) print "fits" }' out.txt
+    expect 1 '^$' grep -oE '[(]default: [^)]*[)] [(]default: [^)]*[)]' text.txt
+    # shellcheck disable=SC2086
+    expect 0 "^usage: kozero $command" "$kozero" help $command
   done
+  expect 2 'unknown command "plam": did you mean plan' "$kozero" help plam
+  expect 0 'stage 0.s all-reduce is both in turn' sh -c "'$kozero' help bench collectives | tr -s ' \n' ' '"
   expect 0 '^  --ranks LIST +ranks to plan for, with commas \(default: run.ranks\)$' "$kozero" plan --help
   also '^  section.key=value +changes a key of the deck'
   expect 0 '^  --steps N +steps to compute under each ZeRO stage \(default: 3\)$' "$kozero" verify --help

@@ -46,6 +46,8 @@ class Option {
   Option& one_of(const std::vector<std::string>& words);
   /// A size with a unit, such as "48GB" or "512MiB"; the variable becomes its bytes, in [least, most].
   Option& size(std::int64_t least, std::int64_t most);
+  /// The same, or a plain number of bytes.
+  Option& size_or_bytes(std::int64_t least, std::int64_t most);
   Option& check(std::function<std::string(const std::string& text)> refusal);  ///< which is "" for an accepted text
   /// As check(), before all checks; `refusal` may change the text.
   Option& rewrite(std::function<std::string(std::string& text)> refusal);
@@ -73,8 +75,6 @@ class OptionParser {
   void add_flag(const std::string& name, std::function<void()> given, const std::string& description);
   /// --help has a line for each of these keys of a deck.
   void show_keys(std::vector<std::string> keys) { keys_ = std::move(keys); }
-  /// Ignores options that were not added.
-  void allow_extras();
 
   /// Throws HelpAsked if the arguments contain --help or -h; for wrong arguments throws Error(deck, seen by all ranks)
   /// with the reason and the command's usage.

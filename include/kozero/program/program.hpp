@@ -15,8 +15,8 @@ using Run = void (*)(const distributed::Environment& environment, const Argument
 
 /// Replaces this process by the program for these arguments, with the same arguments: kozero-cuda if the command
 /// computes and run.device and the machine select a GPU, kozero-bench for `bench`, or this program again, with a bound
-/// on how long OpenMP's threads spin. Returns if this program is the right one and the bound is set, or if the other
-/// program does not start. `argv` ends in a null.
+/// on how long OpenMP's threads spin. `help COMMAND` becomes `COMMAND --help`. Returns if this program is the right one
+/// and the bound is set, or if the other program does not start. `argv` ends in a null.
 void hand_over(char** argv);
 
 /// The program beside this one that has the benchmarks: kozero-bench or kozero-bench-cuda.
