@@ -231,6 +231,7 @@ struct LogKeys {
   std::int64_t timeline_from = 3;
   std::int64_t timeline_steps = 2;
   bool tensorboard = false;
+  std::int64_t sample = 240;
 };
 
 struct Deck {

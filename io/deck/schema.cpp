@@ -266,7 +266,8 @@ std::vector<DeckRow> optim_rows() {
                   "5 % of the run's steps, at most 1000"})),
       bits({"optim.decay_steps", kOptim<&K::decay_steps>, from_to(1, kMany), "steps of the decay from lr to min_lr",
             "from the end of warm-up to the last step"}),
-      bits({"optim.min_lr", kOptim<&K::min_lr>, from(0), "learning rate at the end of the decay"}),
+      bits({"optim.min_lr", kOptim<&K::min_lr>, from(0),
+            "learning rate after the last step of the decay (docs/optimizers.md)"}),
       bits({"optim.layer_decay", kOptim<&K::layer_decay>, above(0),
             "factor on the learning rate from each block to the one below; the last block has lr, the embedding the "
             "lowest rate; 1: one rate for all"}),
@@ -362,6 +363,8 @@ std::vector<DeckRow> log_rows() {
       {"log.timeline_steps", kLog<&K::timeline_steps>, from_to(1, 100), "log.timeline: number of steps"},
       {"log.tensorboard", kLog<&K::tensorboard>, truth(),
        "whether metrics are written for TensorBoard too, into RUN/tensorboard"},
+      {"log.sample", kLog<&K::sample>, from_to(0, 10000),
+       "most tokens of the text that rank 0 samples from a complete run's model, in 5 s at most; 0: none"},
   };
 }
 

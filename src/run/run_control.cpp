@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <iostream>
 
 #include <kozero/core/error.hpp>
 #include <kozero/distributed/agreement.hpp>
@@ -301,6 +302,11 @@ void RunControl::finish() {
     log_.say("warning      " + record_->folder() + "/" + io::kStatusFile + " could not be written");
   }
   io::clear_failure_notes(record_->folder());
+}
+
+void RunControl::complete() {
+  set_failure_reporter({});
+  if (control_.rank() == 0 && std::cout.flush().good()) tell_exit_status(0);
 }
 
 void RunControl::fail(const Error& error) {

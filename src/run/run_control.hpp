@@ -86,6 +86,8 @@ class RunControl {
   /// `resume`: for checkpoint.resume of the command.
   [[nodiscard]] Error stopped(std::int64_t steps, const std::string& saved, const std::string& resume);
   void finish();
+  /// No part of the run follows: nothing that fails from here on changes the run's status.
+  void complete();
   /// Reports the error before anything is destroyed. An error that only this rank has seen ends the job.
   void fail(const Error& error);
 

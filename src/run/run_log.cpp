@@ -19,6 +19,7 @@
 #include <kozero/model/self_attention.hpp>
 #include <kozero/run/device_choice.hpp>
 #include <kozero/run/evaluation_text.hpp>
+#include <kozero/run/stop_signals.hpp>
 #include <kozero/train/generator.hpp>
 #include "io/deck/check.hpp"
 #include "io/deck/schema.hpp"
@@ -32,6 +33,16 @@
 
 namespace kozero::run {
 namespace {
+
+constexpr int kSampleSeconds = 5;  // restarts.sh ends a launcher 10 s after the run
+
+/// The new tokens of one sequence.
+class OneText : public train::TokenListener {
+ public:
+  void on_token(std::int64_t /*sequence*/, Token token) override { tokens.push_back(token); }
+  void on_end(std::int64_t /*sequence*/, bool /*ended_by_token*/) override {}
+  std::vector<Token> tokens;
+};
 
 struct Banner {
   const io::Deck& deck;
@@ -70,14 +81,16 @@ std::string stage_line(const Banner& banner) {
 std::string batch_line(const Banner& banner) {
   const auto& batch = banner.settings.batch;
   const bool local = banner.settings.zero.accumulation == zero::Accumulation::local;
-  return fmt::format(
-      "batch        {} sequences of {} tokens per step = {} per rank at once x {} {} x {} {}, gradients added {}",
-      batch.global_batch, banner.settings.step.seq, batch.micro_batch, banner.comm.size(),
-      banner.comm.size() == 1 ? "rank" : "ranks", batch.micro_steps,
-      batch.micro_steps == 1 ? "micro-step" : "micro-steps",
-      !banner.comm.adds_in_order() ? "in the back end's order"
-      : local                      ? "on each rank, then over the ranks"
-                                   : "in one order on any number of ranks");
+  const std::string samples = architecture(banner.settings.model.arch).decoder
+                                  ? fmt::format("sequences of {} tokens", banner.settings.step.seq)
+                                  : "samples";
+  return fmt::format("batch        {} {} per step = {} per rank at once x {} {} x {} {}, gradients added {}",
+                     batch.global_batch, samples, batch.micro_batch, banner.comm.size(),
+                     banner.comm.size() == 1 ? "rank" : "ranks", batch.micro_steps,
+                     batch.micro_steps == 1 ? "micro-step" : "micro-steps",
+                     !banner.comm.adds_in_order() ? "in the back end's order"
+                     : local                      ? "on each rank, then over the ranks"
+                                                  : "in one order on any number of ranks");
 }
 
 std::string model_line(const Banner& banner) {
@@ -130,15 +143,15 @@ std::string multiplier_text(const Banner& banner) {
   return fmt::format("{} tuned by {} ({} kinds)", name, banner.deck.run.tuning, kernels::product_algorithms().size());
 }
 
-/// "AMX"; "none" if the network has no attention.
+/// ", attention by AMX"; "" if the network has no attention.
 std::string attention_text(const Banner& banner) {
   const auto& model = banner.settings.model;
-  if (!architecture(model.arch).decoder) return "none";
+  if (!architecture(model.arch).decoder) return "";
   auto shape = model::attention_shape(model, banner.settings.batch.micro_batch, banner.settings.step.seq);
   shape.dropout = model.dropout;
   if (banner.settings.masks_documents) shape.documents.longest = banner.settings.step.seq;
-  return with_stored_type(banner.settings.precision,
-                          [&](auto type) { return kernels::attention_by<decltype(type)>(shape); });
+  return ", attention by " + with_stored_type(banner.settings.precision,
+                                              [&](auto type) { return kernels::attention_by<decltype(type)>(shape); });
 }
 
 std::string precision_line(const Banner& banner) {
@@ -146,9 +159,9 @@ std::string precision_line(const Banner& banner) {
   const std::string products = multiplier_text(banner);
   const std::string attention = attention_text(banner);
   return precision == Precision::f32
-             ? fmt::format("precision    f32, products by {}, attention by {}", products, attention)
+             ? fmt::format("precision    f32, products by {}{}", products, attention)
              : fmt::format(
-                   "precision    {} weights and activations, products by {}, attention by {}; f32 master weights, "
+                   "precision    {} weights and activations, products by {}{}; f32 master weights, "
                    "moments, gradients "
                    "and sums",
                    name_of(precision), products, attention);
@@ -174,7 +187,8 @@ std::string memory_line(const Banner& banner) {
       fmt::format("memory plan  {:.1f} MiB of arrays per rank:", static_cast<double>(banner.plan.total()) / kMiB);
   for (std::size_t i = 0; i < kMemoryNames.size(); ++i) {
     if (banner.plan.bytes[i] == 0 || static_cast<Memory>(i) == Memory::disk) continue;
-    line += fmt::format(" {} {:.1f},", kMemoryNames[i], static_cast<double>(banner.plan.bytes[i]) / kMiB);
+    line += fmt::format(" {} {},", kMemoryNames[i],
+                        plan::text_in({"MiB", kMiB, 1}, static_cast<double>(banner.plan.bytes[i])));
   }
   line.pop_back();
   if (const std::int64_t disk = banner.plan.of(Memory::disk); disk > 0) {
@@ -315,7 +329,7 @@ void RunLog::evaluate_after(io::StepMetrics& row) {
   last_evaluation_ = validation_.measure([&] { return start_.control().signal_on_any_rank(*on_ranks_.mesh().all); });
   if (!last_evaluation_) return;
   row.val_loss = last_evaluation_->loss;
-  log_.say(fmt::format("step {}: validation {:.4f} {}", row.step, last_evaluation_->loss,
+  log_.say(fmt::format("step {}: validation {} {}", row.step, io::loss_text(last_evaluation_->loss),
                        validation_.coverage(*last_evaluation_)));
   for (const auto& source : last_evaluation_->sources) {
     io::SourceLoss& loss = row.val_sources[source.name];
@@ -346,10 +360,10 @@ void RunLog::say_evaluation() {
   const std::int64_t first = start_.step() + 1;
   if (summary_.steps >= first) {
     const auto mfu = utilization(summary_.median_tokens_per_s);
-    log_.say(
-        fmt::format("loss         of single steps: {:.4f} at step {}, {:.4f} at step {}; {:.0f} tokens/s (median){}",
-                    summary_.first_loss, first, summary_.last_loss, summary_.steps, summary_.median_tokens_per_s,
-                    mfu ? fmt::format(", MFU {:.1f} % by 6 N + 6 L C T", 100.0 * *mfu) : ""));
+    log_.say(fmt::format("loss         of single steps: {} at step {}, {} at step {}; {:.0f} tokens/s (median){}",
+                         io::loss_text(summary_.first_loss), first, io::loss_text(summary_.last_loss), summary_.steps,
+                         summary_.median_tokens_per_s,
+                         mfu ? fmt::format(", MFU {:.1f} % by 6 N + 6 L C T", 100.0 * *mfu) : ""));
   }
   if (summary_.skipped_steps > 0) {
     log_.say(fmt::format("skipped      {} of {} steps: a number was not finite", summary_.skipped_steps,
@@ -365,21 +379,58 @@ void RunLog::say_evaluation() {
   for (const auto& source : last_evaluation_->sources) log_.say("  " + source_line(source));
 }
 
+std::string RunLog::sample_unavailable_reason() const {
+  if (settings_.offload.parameters == MemorySource::Kind::disk) {  // each token would read all weights from the disk
+    return "the weights are on a disk; kozero generate " + start_.folder() + " reads them into memory";
+  }
+  const auto parameters = zero::placement_row(settings_.zero.stage).parameters;
+  if (on_ranks_.mesh().all->size() == 1 || parameters == distributed::Placement::replicated) return "";
+  return "the ranks would gather all weights for each token; kozero generate " + start_.folder() + " writes one";
+}
+
+void RunLog::sample_alone() {
+  const auto start = std::chrono::steady_clock::now();
+  train::GenerationOrder order{.prompts = {data_.tokenizer->encode("\n")},
+                               .count = deck_.log.sample,
+                               .sampling = {.temperature = 0.8, .top_k = 40, .seed = settings_.seed},
+                               .alone = true};
+  std::string cut;
+  order.ends = [&](Token) {
+    if (stop_signal() != 0) {
+      cut = signal_name(stop_signal()) + " came";
+    } else if (std::chrono::steady_clock::now() - start > std::chrono::seconds(kSampleSeconds)) {
+      cut = fmt::format("{} s have passed", kSampleSeconds);
+    }
+    return !cut.empty();
+  };
+  train::CachedGenerator generator(engine_, data_.tokenizer->vocab_size(), 1, order.longest(), on_ranks_.ledger());
+  OneText text;
+  generator.run(order, text);
+  std::istringstream lines(data_.tokenizer->decode(text.tokens));
+  for (std::string line; std::getline(lines, line);) log_.say("    " + line);
+  if (!cut.empty()) log_.say(fmt::format("note         the sample ends after {} tokens: {}", text.tokens.size(), cut));
+}
+
 void RunLog::say_sample() {
   const Phase phase("sampling");
-  if (data_.tokenizer == nullptr) return;
-  if (settings_.offload.parameters == MemorySource::Kind::disk) {  // each token would read all weights from the disk
-    log_.say(
-        fmt::format("no sample of text, since the weights are on a disk; kozero generate {} reads them into memory",
-                    start_.folder()));
-    return;
+  const bool is_asked = deck_.is_set("log.sample");
+  if (deck_.log.sample == 0 || (data_.tokenizer == nullptr && !is_asked)) return;
+  const std::string reason = data_.tokenizer == nullptr ? "the data have no tokenizer" : sample_unavailable_reason();
+  if (!reason.empty()) return log_.say("no sample of text, since " + reason);
+  log_.say(fmt::format("a sample of what it writes, in {} tokens and {} s at most (log.sample):", deck_.log.sample,
+                       kSampleSeconds));
+  distributed::Communicator& comm = start_.control_comm();
+  if (comm.rank() == 0) {
+    try {
+      sample_alone();
+    } catch (const std::exception& problem) {
+      log_.say(std::string("note         no sample: ") + problem.what());
+    }
   }
-  train::Generator generator(engine_, data_.tokenizer->vocab_size(), on_ranks_.ledger());
-  const std::vector<Token> prompt = data_.tokenizer->encode("\n");
-  const auto tokens = generator.continued(prompt, 240, {.temperature = 0.8, .top_k = 40, .seed = settings_.seed});
-  log_.say("a sample of what it writes:");
-  std::istringstream lines(data_.tokenizer->decode(tokens));
-  for (std::string line; std::getline(lines, line);) log_.say("    " + line);
+  try {
+    comm.barrier();
+  } catch (const Error&) {  // rank 0 was lost; the run is complete
+  }
 }
 
 }  // namespace kozero::run

@@ -45,10 +45,14 @@ class RunLog {
   void say_memory();
   /// Collective.
   void say_evaluation();
-  /// Collective.
+  /// After the end of a complete run: a text that rank 0 samples while the others sleep. A stop signal ends the text,
+  /// and an error is a note. Collective.
   void say_sample();
 
  private:
+  /// Why a run with a tokenizer has no sample; "" if it has one.
+  [[nodiscard]] std::string sample_unavailable_reason() const;
+  void sample_alone();
   /// The model's operations over the published peak of the GPUs.
   [[nodiscard]] std::optional<double> utilization(double tokens_per_s) const;
 

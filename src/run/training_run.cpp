@@ -140,12 +140,13 @@ void TrainingRun::run_to_the_end() {
   saving_.finish();
   run_.end_steps();
   run_log_.say_evaluation();
-  run_log_.say_sample();
   run_.end_outputs();
   log_.say(fmt::format("output in {}: {}, {}, {}, {}", start_.folder(), train::kWeightsFile, train::kDeckFile,
                        io::kMetricsFile, io::kLogFile));
   if (run_.reason() != stop_reason::kNone) throw stopped();
   run_.finish();
+  run_.complete();
+  run_log_.say_sample();
 }
 
 bool TrainingRun::is_last_part() const {

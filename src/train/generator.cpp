@@ -228,7 +228,7 @@ void CachedGenerator::pick(const std::vector<std::size_t>& slots) {
     penalize(logits, state.tokens, order_->sampling.repetition_penalty);
     picked.push_back(pick_token(logits, order_->sampling, uniform_of(philox(key, counter).x[0])));
   }
-  picked = from_first_rank(evaluator_.comm(), picked);
+  if (!order_->alone) picked = from_first_rank(evaluator_.comm(), picked);
   for (std::size_t row = 0; row < slots.size(); ++row) accept(slots[row], picked[row]);
 }
 

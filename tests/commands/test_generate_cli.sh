@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # test_generate_cli.sh KOZERO MPIEXEC INPUTS CASE: one case of `kozero generate` as a user runs it, in a folder of its
-# own; and arguments that are too long for a path.
+# own; arguments that are too long for a path; and the sample at the end of a training run.
 # shellcheck source=tests/commands/cli_case.sh disable=SC2154
 . "$(dirname "$0")/cli_case.sh"
 
@@ -234,6 +234,37 @@ long_arguments() {
   expect 2 "unknown command" "$kozero" "$long"
   # shellcheck disable=SC2086
   expect 2 'overrides are written section.key=value' "$kozero" train "$inputs/quickstart.toml" $tiny "$long"
+}
+
+# The sample at the end: after the run is finished, by rank 0 alone, within a time, ended by a signal, without control
+# characters.
+sample() {
+  make_text
+  # shellcheck disable=SC2086
+  expect 0 '^a sample of what it writes, in 240 tokens and 5 s at most [(]log.sample[)]:$' on 2 train "$inputs/quickstart.toml" $tiny
+  lines 0 "$(printf '[\001-\010\013-\037\177]')"
+  expect 0 '^after$' awk '/^output in/ { end = 1 } /^a sample/ && end { print "after" }' out.txt
+  expect 0 'output in' "$kozero" train "$inputs/quickstart.toml" $tiny log.sample=0 run.dir=none
+  lines 0 'sample'
+  expect 0 '^no sample of text, since the ranks would gather all weights for each token; kozero generate three writes one$' \
+    on 2 train "$inputs/quickstart.toml" $tiny zero.stage=3 run.dir=three
+  expect 0 '^no sample of text, since the data have no tokenizer$' "$kozero" train "$inputs/demos/linear_demo.toml" \
+    run.dir=linear run.steps=1 log.sample=10
+  : >status
+  KOZERO_STATUS_FILE=status $mpiexec -n 2 "$kozero" train "$inputs/quickstart.toml" $tiny model.dim=64 log.sample=10000 run.dir=long >long.txt 2>&1 &
+  local run=$!
+  for _ in $(seq 200); do
+    ! grep -q '^a sample' long.txt || break
+    sleep 0.1
+  done
+  expect 0 '"state": ?"finished"' cat long/status.json
+  expect 0 '^0$' cat status
+  kill -TERM "$run"
+  expect 0 '^ended$' sh -c "timeout 4 tail --pid=$run -f /dev/null && echo ended"
+  wait "$run"
+  expect 0 '^0 of the launcher$' echo "$? of the launcher"
+  expect 0 '^note +the sample ends after [0-9]+ tokens: SIGTERM came$' cat long.txt
+  expect 0 '"state": ?"finished"' cat long/status.json
 }
 
 run_case

@@ -5,6 +5,7 @@
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
+#include <vector>
 
 #include <kozero/core/error.hpp>
 #include <kozero/optim/schedule.hpp>
@@ -52,6 +53,22 @@ TEST_CASE("cosine falls by half a wave") {
   check_rate(config, 15, 1.25);
   check_rate(config, 25, 0.5);
   check_rate(config, 1000, 0.5);
+}
+
+TEST_CASE("the rates of 8 steps are those of the table in docs/optimizers.md") {
+  ScheduleConfig config{.kind = "cosine", .lr = 1e-3, .min_lr = 1e-4, .warmup_steps = 3, .total_steps = 8};
+  const auto check = [&](const std::vector<double>& table) {
+    for (std::size_t i = 0; i < table.size(); ++i) {
+      CAPTURE(config.kind, config.decay_steps, i + 1);
+      CHECK_THAT(learning_rate(config, static_cast<std::int64_t>(i) + 1), WithinRel(table[i], 3e-4));
+    }
+  };
+  check({3.333e-4, 6.667e-4, 1e-3, 1e-3, 9.141e-4, 6.891e-4, 4.109e-4, 1.859e-4, 1e-4});
+  config.decay_steps = 4;
+  check({3.333e-4, 6.667e-4, 1e-3, 1e-3, 8.682e-4, 5.5e-4, 2.318e-4, 1e-4, 1e-4});
+  config.decay_steps = 0;
+  config.kind = "linear";
+  check({3.333e-4, 6.667e-4, 1e-3, 1e-3, 8.2e-4, 6.4e-4, 4.6e-4, 2.8e-4, 1e-4});
 }
 
 TEST_CASE("wsd is stable, then falls over its last decay_steps") {

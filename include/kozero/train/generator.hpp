@@ -47,6 +47,8 @@ struct GenerationOrder {
   /// A prompt that begins as the slot's sequence before it did reuses the cached tokens that both have: the next turn
   /// of a conversation. Its text may then depend on how these tokens were computed, by their last bits.
   bool reuses_cache = false;
+  /// Only this rank generates. It must have all weights: no collective is called.
+  bool alone = false;
 
   [[nodiscard]] std::int64_t num_sequences() const { return static_cast<std::int64_t>(prompts.size()) * samples; }
   /// Tokens of the longest sequence, new tokens included.
@@ -88,7 +90,7 @@ class CachedGenerator {
   /// Bytes that a CachedGenerator of these extents takes. Precedes its construction.
   static std::int64_t bytes(Evaluator& evaluator, std::int64_t sequences, std::int64_t longest);
 
-  /// Collective: every rank gets the same tokens.
+  /// Collective, unless order.alone: every rank gets the same tokens.
   GenerationTimes run(const GenerationOrder& order, TokenListener& listener);
 
  private:
