@@ -51,7 +51,9 @@ std::string line_of(const PlannedRanks& ranks, const char* what, const Value& va
 }
 
 std::string totals_of(const io::Deck& deck, const std::vector<PlannedRanks>& all) {
-  const plan::SizeUnit unit = plan::unit_of(all[0].plans);
+  std::vector<plan::MemoryPlan> plans;
+  for (const PlannedRanks& ranks : all) plans.insert(plans.end(), ranks.plans.begin(), ranks.plans.end());
+  const plan::SizeUnit unit = plan::unit_of(plans);
   const plan::MemoryPlan& first = all[0].plans.front();
   std::string text = fmt::format("{}: {} parameters, {}; {}{} on the fullest rank, * if it fits\n\n{:<29}",
                                  escaped(deck.source), first.num_parameters, name_of(first.precision), unit.name,

@@ -265,7 +265,7 @@ class Watch {
 
   [[nodiscard]] std::string rate_line() const {
     const auto& newest = progress_.newest();
-    return fmt::format("rate         {} tokens/s, {} s per step; lr {:.2e}, gradient norm {}",
+    return fmt::format("rate         {} tokens/s, {} s per step; lr {:.2e}, norm {}",
                        io::readable_count(newest[Key::tokens_per_s]), io::loss_text(newest[Key::step_s]),
                        newest[Key::lr], io::loss_text(newest[Key::grad_norm]));
   }

@@ -419,8 +419,9 @@ std::string table_of(const std::vector<MemoryPlan>& plans, const DeviceAndHost& 
   table += row_of(fmt::format("states by formula, {}", name_of(plans.front().precision)),
                   each(plans, [](const MemoryPlan& plan) { return model_state_bytes(plan); }), unit);
   if (room.device <= 0) return table;
-  const std::string each_has = fmt::format("{:.{}f} {}{} per rank", static_cast<double>(room.device) / unit.bytes,
-                                           unit.digits, unit.name, plans.front().on_gpus ? " of GPU memory" : "");
+  const SizeUnit at_least_mib = unit.bytes < kMiB ? SizeUnit{"MiB", kMiB, 1} : unit;
+  const std::string each_has = fmt::format("{} {}{} per rank", text_in(at_least_mib, static_cast<double>(room.device)),
+                                           at_least_mib.name, plans.front().on_gpus ? " of GPU memory" : "");
   for (const auto& plan : plans) {
     if (plan.needed().fit(room)) return table + fmt::format("lowest stage within {}: {}\n", each_has, plan.stage);
   }

@@ -140,8 +140,9 @@ Rates rates_at(const Speed& speed, const train::Settings& settings, int ranks, i
   const int here = Device().concurrency();
   const double share = static_cast<double>(threads) / here;
   Rates rates;
-  rates.source = fmt::format("{:.0f} GFLOP/s of products and {:.1f} GB/s of memory on {} thread{} here; a rank has {}",
-                             speed.products / 1e9, speed.memory / 1e9, here, here == 1 ? "" : "s", threads);
+  const double gflops = speed.products / 1e9;
+  rates.source = fmt::format("{:.{}g} GFLOP/s of products and {:.1f} GB/s of memory on {} thread{} here; a rank has {}",
+                             gflops, gflops < 100.0 ? 2 : 5, speed.memory / 1e9, here, here == 1 ? "" : "s", threads);
   const auto cores = static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN));
   if (speed.load > cores) {
     rates.source += fmt::format(

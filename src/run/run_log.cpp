@@ -182,17 +182,18 @@ std::string defaults_line(const Banner& banner) {
   return text.empty() ? "" : "defaults     " + text;
 }
 
+/// "12.3", in MiB.
+std::string in_mib(std::int64_t bytes) { return plan::text_in({"MiB", kMiB, 1}, static_cast<double>(bytes)); }
+
 std::string memory_line(const Banner& banner) {
-  std::string line =
-      fmt::format("memory plan  {:.1f} MiB of arrays per rank:", static_cast<double>(banner.plan.total()) / kMiB);
+  std::string line = fmt::format("memory plan  {} MiB of arrays per rank:", in_mib(banner.plan.total()));
   for (std::size_t i = 0; i < kMemoryNames.size(); ++i) {
     if (banner.plan.bytes[i] == 0 || static_cast<Memory>(i) == Memory::disk) continue;
-    line += fmt::format(" {} {},", kMemoryNames[i],
-                        plan::text_in({"MiB", kMiB, 1}, static_cast<double>(banner.plan.bytes[i])));
+    line += fmt::format(" {} {},", kMemoryNames[i], in_mib(banner.plan.bytes[i]));
   }
   line.pop_back();
   if (const std::int64_t disk = banner.plan.of(Memory::disk); disk > 0) {
-    line += fmt::format("; on disk {:.1f}", static_cast<double>(disk) / kMiB);
+    line += "; on disk " + in_mib(disk);
   }
   return line;
 }
@@ -346,14 +347,14 @@ void RunLog::say_memory() {
   summary_.peak_memory = *std::max_element(peaks.begin(), peaks.end());
   const std::int64_t allocated =
       on_ranks_.ledger().total() - (kHostIsDevice ? 0 : on_ranks_.ledger().bytes(Memory::staging));
-  log_.say(
-      fmt::format("memory       per rank: arrays planned {:.1f} MiB, allocated {:.1f} MiB; peak {} {:.1f} MiB ({})",
-                  static_cast<double>(on_ranks_.plan().needed().device) / kMiB, static_cast<double>(allocated) / kMiB,
-                  kHostIsDevice ? "process memory" : "GPU memory", static_cast<double>(summary_.peak_memory) / kMiB,
-                  kHostIsDevice ? fmt::format("{:.1f} MiB before the arrays; a page that n processes share counts "
-                                              "as 1/n, in `resident` above as 1",
-                                              static_cast<double>(start_.memory_use().before()) / kMiB)
-                                : "in use, without the driver's context"));
+  log_.say(fmt::format("memory       per rank: arrays planned {} MiB, allocated {} MiB; peak {} {:.1f} MiB ({})",
+                       in_mib(on_ranks_.plan().needed().device), in_mib(allocated),
+                       kHostIsDevice ? "process memory" : "GPU memory",
+                       static_cast<double>(summary_.peak_memory) / kMiB,
+                       kHostIsDevice ? fmt::format("{:.1f} MiB before the arrays; a page that n processes share counts "
+                                                   "as 1/n, in `resident` above as 1",
+                                                   static_cast<double>(start_.memory_use().before()) / kMiB)
+                                     : "in use, without the driver's context"));
 }
 
 void RunLog::say_evaluation() {

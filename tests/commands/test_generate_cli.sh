@@ -243,7 +243,7 @@ sample() {
   # shellcheck disable=SC2086
   expect 0 '^a sample of what it writes, in 240 tokens and 5 s at most [(]log.sample[)]:$' on 2 train "$inputs/quickstart.toml" $tiny
   lines 0 "$(printf '[\001-\010\013-\037\177]')"
-  expect 0 '^after$' awk '/^output in/ { end = 1 } /^a sample/ && end { print "after" }' out.txt
+  expect 0 '^after$' awk '/^output in/ { end = 1 } /^a sample/ && end { print "after" }' run/log.txt
   expect 0 'output in' "$kozero" train "$inputs/quickstart.toml" $tiny log.sample=0 run.dir=none
   lines 0 'sample'
   expect 0 '^no sample of text, since the ranks would gather all weights for each token; kozero generate three writes one$' \
@@ -254,7 +254,7 @@ sample() {
   KOZERO_STATUS_FILE=status $mpiexec -n 2 "$kozero" train "$inputs/quickstart.toml" $tiny model.dim=64 log.sample=10000 run.dir=long >long.txt 2>&1 &
   local run=$!
   for _ in $(seq 200); do
-    ! grep -q '^a sample' long.txt || break
+    ! grep -qs '^a sample' long.txt || break
     sleep 0.1
   done
   expect 0 '"state": ?"finished"' cat long/status.json

@@ -122,7 +122,7 @@ readable_arguments() {
   also '^reduce_scatter of f32 on 2 ranks .rank 0: 1 thread'
   also '^ +4956160 +619520 ring +added around the ring '
   lines 1 ' reduce_scatter_block '
-  lines 1 'MPI +allgather '
+  lines 1 ' allgather '
   expect 2 'train: --dataset is no option; --use_zero1 is no option; --batch_size=12 is no option; did you mean [a-z_.]+=12[?] usage: ' \
     "$kozero" train "$inputs/quickstart.toml" --dataset=shakespeare --use_zero1=True --batch_size=12
   expect 2 'train: --deepspeed is no option; usage: ' "$kozero" ranks train "$inputs/quickstart.toml" --deepspeed ds.json
@@ -207,7 +207,8 @@ help_of_the_script() {
 
 help_and_completion() {
   expect 0 '^usage: kozero COMMAND' "$kozero" --help
-  expect 0 '^fits$' awk 'length > 80 { wide = 1 } END { if (NR <= 24 && !wide) print "fits" }' out.txt
+  cp out.txt help.txt
+  expect 0 '^fits$' awk 'length > 80 { wide = 1 } END { if (NR > 9 && NR <= 31 && !wide) print "fits" }' help.txt
   "$kozero" completion bash >completion.bash
   local command words
   for command in train verify plan eval generate plot inspect prepare export import keys completion \
@@ -216,14 +217,15 @@ help_and_completion() {
     # shellcheck disable=SC2086
     expect 0 "^usage: kozero $command" "$kozero" $command --help
     also '^example: kozero '
+    cp out.txt help.txt  # expect empties out.txt before its command reads it
+    tr -s ' \n' ' ' <help.txt >text.txt
     also '^Exit status: 0 done, 1 internal, or a difference .inspect, verify., 2 deck or$'
     # kozero has a table of the options that the benchmarks of kozero-bench accept.
     words=$(sed -nE 's/^  (--[a-z-]+) .*/\1/p' out.txt | tr '\n' ' ')
     ! grep -q '^  section.key=value' out.txt || words+='[$]_kozero_keys '
     [[ $command != bench* ]] || expect 0 "^    '$command'\) echo \"$words--help\"" cat completion.bash
-    tr -s ' \n' ' ' <out.txt >text.txt
-    expect 0 '^fits$' awk 'length > 80 { wide = 1; print } END { if (!wide) print "fits" }' out.txt
-    expect 1 '^$' grep -oE '[(]default: [^)]*[)] [(]default: [^)]*[)]' text.txt
+    expect 0 '^fits$' awk 'length > 80 { wide = 1; print } END { if (NR > 5 && !wide) print "fits" }' help.txt
+    expect 0 '^once$' sh -c "! grep -oE '[(]default: [^)]*[)] [(]default: [^)]*[)]' text.txt && echo once"
     # shellcheck disable=SC2086
     expect 0 "^usage: kozero $command" "$kozero" help $command
   done
