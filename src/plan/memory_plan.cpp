@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <iterator>
 #include <utility>
 
@@ -371,8 +370,11 @@ SizeUnit unit_of(const std::vector<MemoryPlan>& plans) {
 
 std::string text_in(const SizeUnit& unit, double bytes) {
   const double value = bytes / unit.bytes;
-  const bool is_lost = value > 0.0 && value < 0.5 * std::pow(10.0, -unit.digits);
-  return fmt::format("{:.{}f}", value, is_lost ? static_cast<int>(-std::floor(std::log10(value))) : unit.digits);
+  std::string text = fmt::format("{:.{}f}", value, unit.digits);
+  for (int digits = unit.digits + 1; value > 0.0 && text.find_first_of("123456789") == std::string::npos; ++digits) {
+    text = fmt::format("{:.{}f}", value, digits);
+  }
+  return text;
 }
 
 std::string table_of(const std::vector<Recomputed>& levels, const std::vector<MemoryPlan>& plans) {
