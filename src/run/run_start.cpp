@@ -53,6 +53,14 @@ RunStart::RunStart(Session& session, const StartedAs& started)
         data::sampler_of(data_, settings.order_seed, settings.batch.global_batch, settings.samples);
     data::require_passes(data_, deck_, sampler, settings.steps);
     data_.description += data::mixture_text(data_, sampler, settings.samples.steps_before, settings.steps);
+    for (auto& note : notes_on_steps(settings, deck_, sampler, session.environment()))
+      notes_.push_back(std::move(note));
+    if (data_.validation == nullptr && deck_.train.eval_every > 0) {
+      notes_.push_back(
+          fmt::format("note         train.eval_every = {}: nothing to validate, since data.val_fraction = {} of the "
+                      "data is no sequence",
+                      deck_.train.eval_every, deck_.data.val_fraction));
+    }
     return settings;
   });
   data_check_.emplace(std::vector{data_.train_shards, data_.validation_shards}, control_);
