@@ -264,11 +264,17 @@ END
     'data.source=[{name="a", text="a.jsonl", weight=1}, {name="b", text="b.jsonl", weight=1}]' \
     'curriculum=[{steps=4, sources=["a"]}, {steps=7, sources=["a:0.25", "b:0.75"], lr=1e-4}]'
   expect 0 '^data .*of each 1000 samples 1000 are of a ' on 2 train "$@" run.dir=mixed
+  lines 0 '^note .*which is over'
   also '^data .*of each 1000 samples 250 are of a .*, 750 of b '
   rm -rf part && cp -r mixed part && rm -r part/weights.h5 part/step_*11 part/step_*9
   expect 0 'resume       after step 6,' on 3 train "$@" run.dir=part checkpoint.resume=auto zero.stage=3
   expect 0 same sh -c "for run in mixed part; do sed '$losses' \$run/metrics.jsonl >\$run.txt; done; cmp mixed.txt part.txt && echo same"
   expect 0 'all weights and moments are those of mixed/step_0*6$' "$kozero" verify mixed --replay 6
+  local apart=('curriculum=[{steps=4, sources=["a"]}, {steps=5, sources=["b"]}]' run.dir=apart)
+  expect 0 'output in' on 1 train "$@" "${apart[@]}"
+  rm -r apart/weights.h5 apart/step_*9 && cp -p a.jsonl kept.jsonl && records 91 92 >>a.jsonl
+  expect 0 '^note +the text of lesson 1, which is over, has changed, or its tokens are gone: ' on 1 train "$@" "${apart[@]}" checkpoint.resume=auto
+  mv kept.jsonl a.jsonl
   rm -r mixed/step_*3 mixed/step_*4
   expect 3 'mixed: step 6 is of a lesson that begins behind step 4, and no complete checkpoint is there from then on' \
     "$kozero" verify mixed --replay 6
