@@ -1,10 +1,15 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// json_files.cpp: the kinds of JSON files.
+// json_files.cpp: the kinds of JSON files, and the trees of their rows.
 #include "src/data/json_files.hpp"
+#include <fmt/format.h>
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <utility>
+#include <vector>
+
+#include "src/data/records.hpp"
 
 namespace kozero::data {
 namespace {
@@ -88,6 +93,52 @@ JsonFile json_file(std::string_view head, bool is_whole, const std::string& path
   if (by_name.kind == Kind::lines || !is_named || text.empty()) return by_name;
   if (!text.starts_with('{') && !text.starts_with('[') && !is_json(text, is_whole)) return by_name;
   return other(true, "named .json, but not JSON lines", "if it is text, name it .txt");
+}
+
+std::string not_json(std::string_view row, std::size_t position, std::string_view problem) {
+  const auto says = [&](std::string_view words) { return problem.find(words) != std::string_view::npos; };
+  if (says("UTF-8")) return fmt::format("not UTF-8 at byte {} of the row", position);
+  if (says("surrogate")) {
+    return fmt::format("a lone surrogate, half of a character, at byte {} of the row", position);
+  }
+  if (says("overflow")) return fmt::format("a number that is too large, at byte {} of the row", position);
+  const std::string_view rest = row.substr(std::min(position - std::min<std::size_t>(position, 1), row.size()));
+  for (const std::string_view word : {"NaN", "Infinity"}) {
+    if (rest.starts_with(word)) return fmt::format("{} at byte {} of the row is not JSON; null is", word, position);
+  }
+  const std::size_t cr = row.find('\r');
+  if (cr != std::string_view::npos &&
+      row.substr(std::min(row.find_first_not_of("\r", cr), row.size())).starts_with('{')) {
+    return "rows end in CR alone; write LF: tr '\\r' '\\n' <FILE >NEW";
+  }
+  return fmt::format("not JSON from byte {} of the row on", position);
+}
+
+std::string key_twice(const std::string& key) { return fmt::format("the key \"{}\" twice", key); }
+
+nlohmann::json json_tree(std::string_view row) {
+  constexpr std::int64_t kMostValues = 200'000;
+  std::int64_t values = 0;
+  std::vector<std::set<std::string>> keys;  // of the objects that are open
+  const auto count = [&](int /*depth*/, Json::parse_event_t event, const Json& value) {
+    if (event == Json::parse_event_t::object_start) keys.emplace_back();
+    if (event == Json::parse_event_t::object_end) keys.pop_back();
+    if (event == Json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second) {
+      throw BadRecord(key_twice(value.get<std::string>()));
+    }
+    if (event == Json::parse_event_t::object_end || event == Json::parse_event_t::array_end) return true;
+    if (++values > kMostValues) throw BadRecord(fmt::format("more than {} keys and values", kMostValues));
+    return true;
+  };
+  try {
+    Json record = Json::parse(row, count);
+    if (!record.is_object()) throw BadRecord("not a JSON object");
+    return record;
+  } catch (const Json::parse_error& problem) {
+    throw BadRecord(not_json(row, problem.byte, problem.what()));
+  } catch (const Json::out_of_range&) {
+    throw BadRecord("a number that is too large");
+  }
 }
 
 }  // namespace kozero::data

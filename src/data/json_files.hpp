@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// json_files.hpp: whether a file is JSON lines, other JSON, or text, by its name and its beginning; and a visitor of
-// JSON that keeps nothing.
+// json_files.hpp: whether a file is JSON lines, other JSON, or text, by its name and its beginning; rows as trees
+// of bounded size; a visitor that keeps nothing.
 //   an object on one line, and below it another one or nothing     JSON lines
 //   an array, an object over several lines                         other JSON, which is refused: no text to train on
 //   anything else                                                  text, unless the name says that it is JSON
@@ -28,6 +28,16 @@ bool is_named_json(const std::string& path);
 
 /// Whether the first line of the file that is not empty is JSON. Throws Error(input) if it cannot be read.
 bool begins_with_object(const std::string& path);
+
+/// Why a row is not JSON, by the library's `problem` at byte `position` (from 1) of the row.
+std::string not_json(std::string_view row, std::size_t position, std::string_view problem);
+
+/// "the key \"text\" twice"
+std::string key_twice(const std::string& key);
+
+/// A row, which is an object, as a tree: it takes some hundred bytes per value, so their number has a limit. Throws
+/// BadRecord, also for a key that an object has twice.
+nlohmann::json json_tree(std::string_view row);
 
 /// Accepts all JSON and keeps nothing: for visitors of a part of it.
 class JsonVisitor : public nlohmann::json_sax<nlohmann::json> {

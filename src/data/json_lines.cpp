@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -80,28 +79,6 @@ class Lines {
   std::int64_t number_ = 0;
 };
 
-/// Why a row is not JSON, by the library's `problem` at byte `position` (from 1) of the row.
-std::string not_json(std::string_view row, std::size_t position, std::string_view problem) {
-  const auto says = [&](std::string_view words) { return problem.find(words) != std::string_view::npos; };
-  if (says("UTF-8")) return fmt::format("not UTF-8 at byte {} of the row", position);
-  if (says("surrogate")) {
-    return fmt::format("a lone surrogate, half of a character, at byte {} of the row", position);
-  }
-  if (says("overflow")) return fmt::format("a number that is too large, at byte {} of the row", position);
-  const std::string_view rest = row.substr(std::min(position - std::min<std::size_t>(position, 1), row.size()));
-  for (const std::string_view word : {"NaN", "Infinity"}) {
-    if (rest.starts_with(word)) return fmt::format("{} at byte {} of the row is not JSON; null is", word, position);
-  }
-  const std::size_t cr = row.find('\r');
-  if (cr != std::string_view::npos &&
-      row.substr(std::min(row.find_first_not_of("\r", cr), row.size())).starts_with('{')) {
-    return "rows end in CR alone; write LF: tr '\\r' '\\n' <FILE >NEW";
-  }
-  return fmt::format("not JSON from byte {} of the row on", position);
-}
-
-std::string twice(const std::string& key) { return fmt::format("the key \"{}\" twice", key); }
-
 std::string no_number(const std::string& column) { return fmt::format("no number \"{}\" (data.filter)", column); }
 
 /// Takes two members of the outermost object while it is parsed, so that nothing else of it is kept.
@@ -138,7 +115,7 @@ class RecordParser final : public JsonVisitor {
     is_number_ = name == rules_.filter.column;
     const bool is_again =
         (is_text_ && std::exchange(had_text_, true)) || (is_number_ && std::exchange(had_number_, true));
-    if (is_again) problem_ = twice(name);
+    if (is_again) problem_ = key_twice(name);
     return !is_again;
   }
   bool parse_error(std::size_t position, const std::string& /*token*/, const Json::exception& problem) override {
@@ -210,32 +187,6 @@ std::string keys_of(std::string_view row) {
   return keys.names().empty() ? "" : io::on_one_line(fmt::format("; its keys: {}", fmt::join(keys.names(), ", ")));
 }
 
-/// A row as a tree, which takes some hundred bytes per value, so their number has a limit. Throws BadRecord.
-Json tree_of(std::string_view row) {
-  constexpr std::int64_t kMostValues = 200'000;
-  std::int64_t values = 0;
-  std::vector<std::set<std::string>> keys;  // of the objects that are open
-  const auto count = [&](int /*depth*/, Json::parse_event_t event, const Json& value) {
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second) {
-      throw BadRecord(twice(value.get<std::string>()));
-    }
-    if (event == Json::parse_event_t::object_end || event == Json::parse_event_t::array_end) return true;
-    if (++values > kMostValues) throw BadRecord(fmt::format("more than {} keys and values", kMostValues));
-    return true;
-  };
-  try {
-    Json record = Json::parse(row, count);
-    if (!record.is_object()) throw BadRecord("not a JSON object");
-    return record;
-  } catch (const Json::parse_error& problem) {
-    throw BadRecord(not_json(row, problem.byte, problem.what()));
-  } catch (const Json::out_of_range&) {
-    throw BadRecord("a number that is too large");
-  }
-}
-
 /// A number as it is written: integers of 64 bits are exact.
 long double number_in(const Json& value) {
   if (value.is_number_unsigned()) return static_cast<long double>(value.get<std::uint64_t>());
@@ -250,7 +201,7 @@ class Conversations {
 
   /// Throws BadRecord, without the row.
   RecordFile::Next next(std::string_view line, std::string& text) {
-    const Json record = tree_of(line);
+    const Json record = json_tree(line);
     if (shape_ == nullptr) shape_ = conversation_shape(record);
     if (shape_ == nullptr) throw BadRecord("no conversation" + keys_of(line) + accepted_shapes());
     ChatText chat = chat_text(rules_.chat_template, messages_of(record, *shape_));
@@ -322,7 +273,7 @@ class JsonLines final : public RecordFile {
 
 Objection objection_to_conversation(std::string_view line, std::int64_t row) {
   try {
-    if (conversation_shape(tree_of(line)) != nullptr) return {};
+    if (conversation_shape(json_tree(line)) != nullptr) return {};
   } catch (const BadRecord&) {
     return {};  // the reader names it
   }
