@@ -43,7 +43,7 @@ bool NumberFilter::keeps(long double number) const {
     case Comparison::equal:
       return number == bound;
     case Comparison::not_equal:
-      return number != bound;
+      return number < bound || number > bound;  // not NaN
     case Comparison::at_least:
       return number >= bound;
     case Comparison::greater:

@@ -5,6 +5,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include <kozero/data/prepare.hpp>
@@ -197,6 +198,9 @@ TEST_CASE("integers of 64 bits are compared exactly") {
   };
   CHECK(kept("n > 9007199254740992") == Texts{"a", "c"});
   CHECK(kept("n <= 9007199254740992") == Texts{"b"});
+  for (const char* sign : {"<", "<=", "==", "!=", ">=", ">"}) {  // a column of Parquet may have NaN
+    CHECK_FALSE(parse_filter(std::string("n ") + sign + " 3", "k").keeps(std::nanl("")));
+  }
 }
 
 TEST_CASE("a conversation of too many values, or with a key twice, is bad") {
