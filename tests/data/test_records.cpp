@@ -175,7 +175,8 @@ TEST_CASE("a NUL in a text is bad if it would be the end-of-text token") {
   const ScratchFolder folder("nul");
   const std::string path = folder.put("a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"a\\u0000b\"}\n");
   CHECK(documents_of(source_of(path)).size() == 2);
-  CorpusPass pass{.refuses_nul = true};
+  CorpusPass pass;
+  pass.refuses_nul = true;
   CHECK_THAT(thrown_by([&] { documents_of(source_of(path), 64, &pass); }).text,
              ContainsSubstring("a.jsonl: row 2: the text has a NUL, which is the end-of-text token of data.tokenizer"));
   CHECK(documents_of(source_of(path, {.skip_bad = true}), 64, &pass) == Texts{"one"});
@@ -208,7 +209,8 @@ TEST_CASE("a conversation of too many values, or with a key twice, is bad") {
   const std::string turns = R"("messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])";
   std::string deep;
   for (int i = 0; i < 200'000; ++i) deep += "{\"a\":";
-  const DocumentRules chat{.chat_template = "plain"};
+  DocumentRules chat;
+  chat.chat_template = "plain";
   const auto error = [&](const std::string& more) {
     return error_of(source_of(folder.put("a.jsonl", "{" + turns + "}\n{" + turns + ", " + more + "}\n"), chat));
   };
