@@ -208,7 +208,9 @@ std::vector<DeckRow> data_rows() {
       {"data.cache", kData<&K::cache>, text("path of a folder that all ranks see"),
        "folder of the tokens made from data.text, shared by runs", ".tokens beside run.dir"},
       {"data.strict", kData<&K::strict>, truth(),
-       "check every token shard before the first step, and refuse to resume on data other than the checkpoint's"},
+       "check every token shard, and the text of which it was made, before the first step, and refuse to resume on "
+       "data "
+       "other than the checkpoint's"},
   };
 }
 

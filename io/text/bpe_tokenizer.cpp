@@ -29,11 +29,23 @@ void between(const AddedTokens& added, std::string_view text, std::vector<Token>
   }
 }
 
-/// The added tokens that are not special.
-std::vector<std::pair<std::string, Token>> without(const std::vector<Token>& special,
-                                                   std::vector<std::pair<std::string, Token>> added) {
-  std::erase_if(added, [&](const auto& token) { return std::ranges::find(special, token.second) != special.end(); });
+using Added = std::vector<std::pair<std::string, Token>>;
+
+/// Whether the token controls the model: marked so, or one that begins or ends a text.
+bool is_special(const TokenizerJson& json, Token token) {
+  return token == json.end_of_text || std::ranges::find(json.special, token) != json.special.end() ||
+         std::ranges::find(json.closing, token) != json.closing.end();
+}
+
+/// The added tokens that are special, or those that are not.
+Added those(bool special, const TokenizerJson& json, Added added) {
+  std::erase_if(added, [&](const auto& token) { return is_special(json, token.second) != special; });
   return added;
+}
+
+Added joined(Added first, const Added& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
 }
 
 constexpr std::int64_t kBlockBytes = std::int64_t{1} << 18;
@@ -121,8 +133,8 @@ BpeTokenizer::BpeTokenizer(const std::vector<Merge>& merges, const PublishedSpli
 BpeTokenizer::BpeTokenizer(std::string json_text, TokenizerJson json)
     : json_text_(std::move(json_text)),
       added_{AddedTokens(json.added), AddedTokens(json.added_normalized)},
-      ordinary_{AddedTokens(without(json.special, json.added)),
-                AddedTokens(without(json.special, json.added_normalized))},
+      ordinary_{AddedTokens(those(false, json, json.added)), AddedTokens(those(false, json, json.added_normalized))},
+      special_(those(true, json, joined(json.added, json.added_normalized))),
       pattern_(json.split),
       rules_(json.bytes, json.merges),
       bytes_of_(std::move(json.bytes_of)),
@@ -142,7 +154,7 @@ class BpeTokenizer::BpeEncoder : public Encoder {
     encode_text(text, its_.added_, its_.add_prefix_space_, out);
   }
   void encode_rest(std::string_view text, std::vector<Token>& out) override {
-    encode_text(text, its_.added_, false, out);
+    encode_text(text, its_.ordinary_, false, out);
   }
   void encode_ordinary(std::string_view text, std::vector<Token>& out) override {
     encode_text(text, its_.ordinary_, its_.add_prefix_space_, out);
@@ -243,6 +255,16 @@ std::string BpeTokenizer::decode(std::span<const Token> tokens) const {
 Token BpeTokenizer::added_token(std::string_view text) const {
   const Token given = added_.given.id_of(text);
   return given >= 0 ? given : added_.normalized.id_of(text);
+}
+
+std::int64_t BpeTokenizer::count_special(std::string_view text) const {
+  std::int64_t count = 0;
+  for (std::size_t at = 0; at < text.size(); ++count) {
+    const AddedTokens::Match match = special_.find(text, at);
+    if (match.id < 0) break;
+    at = match.end;
+  }
+  return count;
 }
 
 bool BpeTokenizer::ends_text(Token token) const {

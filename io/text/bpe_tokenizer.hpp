@@ -63,6 +63,7 @@ class BpeTokenizer : public Tokenizer {
   [[nodiscard]] std::string name() const override { return "bpe:" + std::to_string(vocab_size()); }
   [[nodiscard]] Token end_of_text() const override { return end_of_text_; }
   [[nodiscard]] Token added_token(std::string_view text) const override;
+  [[nodiscard]] std::int64_t count_special(std::string_view text) const override;
   [[nodiscard]] bool ends_text(Token token) const override;
   void save(const std::string& path) const override;
 
@@ -77,6 +78,7 @@ class BpeTokenizer : public Tokenizer {
   std::string json_text_;  ///< saved as it came
   AddedSets added_;        ///< all
   AddedSets ordinary_;     ///< those that are not special
+  AddedTokens special_;    ///< the others
   SplitPattern pattern_;
   MergeRules rules_;
   std::vector<std::string> bytes_of_;                  ///< what each id decodes to

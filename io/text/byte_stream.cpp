@@ -85,7 +85,7 @@ class GzipBytes final : public ByteStream {
     const uInt room = stream_.avail_out;
     while (stream_.avail_out == room) {
       const std::string_view ahead = input_.ahead();
-      if (ahead.empty() && between_members_) return 0;
+      if (between_members_ && ends_with_padding(ahead)) return 0;
       if (ahead.empty()) input_.refuse_end("gzip");
       between_members_ = false;
       // zlib does not write to its input.
@@ -105,6 +105,22 @@ class GzipBytes final : public ByteStream {
   [[nodiscard]] std::int64_t taken() const override { return input_.taken(); }
 
  private:
+  /// Behind a member, whether only zeros follow, as tapes and block devices leave, or nothing. gunzip ignores zeros,
+  /// and other bytes too, with a warning; here these are an error, since they may be a member that was damaged.
+  bool ends_with_padding(std::string_view ahead) {
+    if (ahead.starts_with(kGzipMagic.front())) return false;
+    for (; !ahead.empty(); ahead = input_.ahead()) {
+      if (const std::size_t other = ahead.find_first_not_of('\0'); other != std::string_view::npos) {
+        input_.use(other);
+        input_.refuse("gzip",
+                      "behind the last member there is something else; to leave it out: gunzip -c FILE | gzip "
+                      ">NEW; it begins");
+      }
+      input_.use(ahead.size());
+    }
+    return true;
+  }
+
   static constexpr std::size_t kMostOutput = std::size_t{1} << 30;
 
   CompressedInput input_;

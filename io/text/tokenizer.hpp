@@ -3,9 +3,10 @@
 // tokenizer.hpp: the tokenizer interface, incremental decoding and the byte tokenizer.
 //    decode(encode(bytes)) == bytes        for every byte sequence, UTF-8 or not
 // This does not hold for tokenizers that change the text: by a normalizer, an added blank or SentencePiece. Each
-// document of a corpus begins with end_of_text(), as in llm.c's shards. Special tokens that are written out in the text
-// become their ids, as the published tokenizers do by default. make_tokenizer makes the tokenizer that a deck names.
-// Several threads may use one tokenizer, each with its own encoder().
+// document of a corpus begins with end_of_text(), as in llm.c's shards. encode() turns special tokens that are written
+// out in a text, such as a prompt, into their ids, as the published tokenizers do by default. Documents of a corpus are
+// encoded by encode_ordinary(), so that no text forges the end of a document. make_tokenizer makes the tokenizer that a
+// deck names. Several threads may use one tokenizer, each with its own encoder().
 #pragma once
 #include <array>
 #include <cstdint>
@@ -27,11 +28,11 @@ class Encoder {
   virtual ~Encoder() = default;
   /// Appends the tokens of the text to `out`.
   virtual void encode(std::string_view text, std::vector<Token>& out) = 0;
-  /// The same for text that continues earlier text of the same document, cut as DocumentReader cuts: without the blank
-  /// that the tokenizer puts before a text.
-  virtual void encode_rest(std::string_view text, std::vector<Token>& out) { encode(text, out); }
   /// The same as encode(), but a special token that is written out in the text is encoded as ordinary text.
   virtual void encode_ordinary(std::string_view text, std::vector<Token>& out) { encode(text, out); }
+  /// The same as encode_ordinary() for text that continues earlier text of the same document, cut as DocumentReader
+  /// cuts: without the blank that the tokenizer puts before a text.
+  virtual void encode_rest(std::string_view text, std::vector<Token>& out) { encode_ordinary(text, out); }
 };
 
 class Tokenizer {
@@ -54,6 +55,8 @@ class Tokenizer {
   [[nodiscard]] virtual Token end_of_text() const = 0;
   /// The id of the added token that is written so, such as <|im_end|>; -1 if there is none.
   [[nodiscard]] virtual Token added_token(std::string_view /*text*/) const { return -1; }
+  /// How many special tokens are written out in the text.
+  [[nodiscard]] virtual std::int64_t count_special(std::string_view /*text*/) const { return 0; }
   /// Whether the text of each token is known apart from its neighbors: decode(a b) = decode(a) decode(b).
   [[nodiscard]] virtual bool decodes_by_token() const { return true; }
   /// Whether generated text ends with this id.

@@ -43,7 +43,8 @@ void train(const distributed::Environment& environment, const Arguments& argumen
   parser.show_keys({"model.preset", "data.text", "run.steps", "run.dir", "train.global_batch", "train.micro_batch",
                     "optim.lr", "zero.stage", "train.precision", "checkpoint.every"});
   StartedAs started{arguments};
-  parser.add_flag("--verify-data", started.verify_data, "read and check all token shards before the first step");
+  parser.add_flag("--verify-data", started.verify_data,
+                  "read and check all token shards and their text before the first step");
   parser.add_flag("--steal-lock", started.steal_lock, "take the folder of a run whose host was lost");
   JsonOutput json;
   json.add_to(parser);

@@ -11,24 +11,13 @@
 #include <kozero/core/error.hpp>
 #include <kozero/data/choices.hpp>
 #include "io/posix/readable.hpp"
+#include "src/data/json_files.hpp"
 #include "src/data/records.hpp"
 
 namespace kozero::data {
 namespace {
 
 using Json = nlohmann::json;
-
-Json parsed(std::string_view line) {
-  try {
-    Json row = Json::parse(line);
-    if (!row.is_object()) throw BadRecord("not a JSON object");
-    return row;
-  } catch (const Json::parse_error& problem) {
-    throw BadRecord(fmt::format("not JSON from byte {} of the row on", problem.byte));
-  } catch (const Json::out_of_range&) {
-    throw BadRecord("a number that is too large");
-  }
-}
 
 std::string text_of(const Json& value, const std::string& name) {
   if (value.is_string()) return value.get<std::string>();
@@ -59,7 +48,7 @@ std::optional<std::size_t> label_of(const Json& row, std::size_t num_endings) {
 }
 
 ChoiceItem item_of(std::string_view line) {
-  const Json row = parsed(line);
+  const Json row = json_tree(line);
   const auto context = row.find(row.contains("context") ? "context" : "ctx");
   if (context == row.end()) throw BadRecord("no \"context\" or \"ctx\"");
   ChoiceItem item{.context = text_of(*context, fmt::format("\"{}\"", context.key())), .endings = endings_of(row)};

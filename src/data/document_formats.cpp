@@ -11,6 +11,7 @@
 #include <kozero/core/error.hpp>
 #include "io/posix/file.hpp"
 #include "io/text/byte_stream.hpp"
+#include "src/data/json_files.hpp"
 
 namespace kozero::data {
 namespace {
@@ -21,6 +22,7 @@ struct FileBeginning {
   std::string_view bytes;
   bool is_whole;                 ///< the file has no further bytes
   std::string_view compression;  ///< "gzip" or "zstd"; "" for a stored file
+  JsonFile json{};
 };
 
 struct DocumentFormat {
@@ -61,17 +63,21 @@ io::Hash128 hash_of_file(const std::string& path) {
 std::unique_ptr<io::DocumentReader> open_text(const TextFile& file, std::int64_t block_bytes, CorpusPass& pass) {
   if (pass.deduplicate && pass.is_duplicate(hash_of_file(file.path))) return nullptr;
   ++pass.counts.documents;
-  return read_plain_text(file, block_bytes);
+  return read_plain_text(file, block_bytes, pass.refuses_nul);
 }
 
 /// The first row that fits a file reads it. The last one fits every file.
 constexpr std::array kDocumentFormats = {
-    DocumentFormat{
-        [](const FileBeginning& begin) { return is_json_lines(begin.bytes, begin.file.path); },
-        [](const FileBeginning& begin) { return objection_to_json_lines(begin.file.path, begin.file.rules); },
-        [](const TextFile& file, std::int64_t block_bytes, CorpusPass& pass) {
-          return read_records(open_json_lines(file.path, file.rules), file, block_bytes, pass);
-        }},
+    DocumentFormat{[](const FileBeginning& begin) { return begin.json.kind != JsonFile::Kind::none; },
+                   [](const FileBeginning& begin) {
+                     return begin.json.kind == JsonFile::Kind::other
+                                ? begin.json.objection
+                                : objection_to_json_lines(begin.file.path, begin.file.rules);
+                   },
+                   [](const TextFile& file, std::int64_t block_bytes, CorpusPass& pass) {
+                     if (!is_named_json(file.path)) pass.counts.add_unnamed_json(file.path);
+                     return read_records(open_json_lines(file.path, file.rules), file, block_bytes, pass);
+                   }},
     DocumentFormat{[](const FileBeginning& begin) {
                      return begin.bytes.starts_with("PAR1") && !is_text(begin.bytes, begin.is_whole);
                    },
@@ -93,7 +99,7 @@ std::size_t unpacked_beginning(const std::string& path, std::span<char> head) {
     const auto stream = io::open_bytes(path);
     for (std::size_t got = 1; got > 0 && extent < head.size(); extent += got) got = stream->read(head.subspan(extent));
   } catch (const Error&) {
-    if (is_json_lines("", path)) throw;
+    if (is_named_json(path)) throw;
   }
   return extent;
 }
@@ -107,7 +113,8 @@ auto with_format(const TextFile& file, const Visit& visit) {
       static_cast<std::size_t>(io::FileDescriptor(file.path, io::FileDescriptor::Use::read).read_up_to(head, 0));
   const std::string_view compression = io::compression_of({head.data(), extent});
   if (!compression.empty()) extent = unpacked_beginning(file.path, head);
-  const FileBeginning begin{file, {head.data(), extent}, extent < kProbe, compression};
+  FileBeginning begin{file, {head.data(), extent}, extent < kProbe, compression};
+  begin.json = json_file(begin.bytes, begin.is_whole, file.path);
   return visit(begin, *std::ranges::find_if(kDocumentFormats, [&](const auto& row) { return row.fits(begin); }));
 }
 

@@ -17,8 +17,9 @@
 namespace kozero::data {
 
 /// A reader of a UTF-8 text file as one document, in blocks of at most `block_bytes` >= 8 bytes. It holds two blocks at
-/// most.
-std::unique_ptr<io::DocumentReader> read_plain_text(const TextFile& file, std::int64_t block_bytes);
+/// most. Throws Error(input) if a byte is not UTF-8, or with `refuses_nul` if one is NUL.
+std::unique_ptr<io::DocumentReader> read_plain_text(const TextFile& file, std::int64_t block_bytes,
+                                                    bool refuses_nul = false);
 
 /// Why the file has no documents; empty if it may have some. Throws Error(input), "PATH: REASON", if it cannot be read
 /// or is damaged where its format shows.

@@ -25,6 +25,8 @@ constexpr std::array<std::pair<std::string_view, Comparison>, 6> kSigns = {{{"<=
                                                                             {"<", Comparison::less},
                                                                             {">", Comparison::greater}}};
 
+constexpr std::size_t kMostNamed = 3;  // of the places of bad records, and of files
+
 std::string_view trimmed(std::string_view text) {
   const std::size_t first = text.find_first_not_of(' ');
   return first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(' ') - first + 1);
@@ -32,7 +34,7 @@ std::string_view trimmed(std::string_view text) {
 
 }  // namespace
 
-bool NumberFilter::keeps(double number) const {
+bool NumberFilter::keeps(long double number) const {
   switch (comparison) {
     case Comparison::less:
       return number < bound;
@@ -41,7 +43,7 @@ bool NumberFilter::keeps(double number) const {
     case Comparison::equal:
       return number == bound;
     case Comparison::not_equal:
-      return number != bound;
+      return number < bound || number > bound;  // not NaN
     case Comparison::at_least:
       return number >= bound;
     case Comparison::greater:
@@ -72,9 +74,13 @@ NumberFilter parse_filter(const std::string& text, const std::string& key) {
 }
 
 void DocumentCounts::add_bad(const std::string& place) {
-  constexpr std::size_t kMostPlaces = 3;
   ++bad;
-  if (bad_places.size() < kMostPlaces) bad_places.push_back(io::on_one_line(place));
+  if (bad_places.size() < kMostNamed) bad_places.push_back(io::on_one_line(place));
+}
+
+void DocumentCounts::add_unnamed_json(const std::string& path) {
+  ++unnamed_json;
+  if (unnamed_json_files.size() < kMostNamed) unnamed_json_files.push_back(io::on_one_line(path));
 }
 
 std::string listed(const DocumentCounts& counts) {
@@ -92,6 +98,13 @@ std::string listed(const DocumentCounts& counts) {
                         counts.bad > std::ssize(counts.bad_places) ? "; ..." : "");
   }
   return text;
+}
+
+std::string listed_unnamed_json(const DocumentCounts& counts) {
+  if (counts.unnamed_json == 0) return "";
+  return fmt::format("read as JSON lines, which the name does not say: {}{}",
+                     fmt::join(counts.unnamed_json_files, ", "),
+                     counts.unnamed_json > std::ssize(counts.unnamed_json_files) ? ", ..." : "");
 }
 
 }  // namespace kozero::data

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -15,12 +14,12 @@
 #include "io/text/byte_stream.hpp"
 #include "src/data/chat_templates.hpp"
 #include "src/data/conversations.hpp"
+#include "src/data/json_files.hpp"
 #include "src/data/records.hpp"
 
 namespace kozero::data {
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr std::size_t kReadBytes = std::size_t{256} << 10;
@@ -62,7 +61,8 @@ class Lines {
       throw BadRecord(
           fmt::format("row {}: longer than {}: split the document", number_, io::readable_bytes(kMostRecordBytes)));
     }
-    return std::string_view(buffer_).substr(begin, end - begin);
+    const std::string_view whole = std::string_view(buffer_).substr(begin, end - begin);
+    return number_ == 1 && whole.starts_with("\xEF\xBB\xBF") ? whole.substr(3) : whole;
   }
 
   bool read_more() {
@@ -79,31 +79,29 @@ class Lines {
   std::int64_t number_ = 0;
 };
 
-std::string not_json(std::size_t position) { return fmt::format("not JSON from byte {} of the row on", position); }
-
 std::string no_number(const std::string& column) { return fmt::format("no number \"{}\" (data.filter)", column); }
 
 /// Takes two members of the outermost object while it is parsed, so that nothing else of it is kept.
-class RecordParser final : public nlohmann::json_sax<Json> {
+class RecordParser final : public JsonVisitor {
  public:
-  RecordParser(const DocumentRules& rules, std::string& text) : rules_(rules), text_(text) {}
+  RecordParser(const DocumentRules& rules, std::string_view row, std::string& text)
+      : rules_(rules), row_(row), text_(text) {}
 
   [[nodiscard]] bool is_object() const { return is_object_; }
   [[nodiscard]] bool has_text() const { return text_type_ == kText; }
   [[nodiscard]] const char* text_type() const { return text_type_; }
-  [[nodiscard]] std::optional<double> number() const { return number_; }
+  [[nodiscard]] std::optional<long double> number() const { return number_; }
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
   bool null() override { return value("null"); }
   bool boolean(bool /*value*/) override { return value("true or false"); }
-  bool number_integer(Json::number_integer_t value) override { return a_number(static_cast<double>(value)); }
-  bool number_unsigned(Json::number_unsigned_t value) override { return a_number(static_cast<double>(value)); }
+  bool number_integer(Json::number_integer_t value) override { return a_number(static_cast<long double>(value)); }
+  bool number_unsigned(Json::number_unsigned_t value) override { return a_number(static_cast<long double>(value)); }
   bool number_float(Json::number_float_t value, const std::string& /*digits*/) override { return a_number(value); }
   bool string(std::string& value) override {
     if (depth_ == 1 && is_text_) text_.swap(value);
     return this->value(kText);
   }
-  bool binary(Json::binary_t& /*value*/) override { return true; }
   bool start_object(std::size_t /*elements*/) override {
     if (depth_ == 0) is_object_ = true;
     return begin("an object");
@@ -115,11 +113,13 @@ class RecordParser final : public nlohmann::json_sax<Json> {
     if (depth_ != 1) return true;
     is_text_ = name == rules_.text_field;
     is_number_ = name == rules_.filter.column;
-    return true;
+    const bool is_again =
+        (is_text_ && std::exchange(had_text_, true)) || (is_number_ && std::exchange(had_number_, true));
+    if (is_again) problem_ = key_twice(name);
+    return !is_again;
   }
   bool parse_error(std::size_t position, const std::string& /*token*/, const Json::exception& problem) override {
-    const bool is_encoding = std::string_view(problem.what()).find("UTF-8") != std::string_view::npos;
-    problem_ = is_encoding ? fmt::format("not UTF-8 at byte {} of the row", position) : not_json(position);
+    problem_ = not_json(row_, position, problem.what());
     return false;
   }
 
@@ -131,7 +131,7 @@ class RecordParser final : public nlohmann::json_sax<Json> {
     if (depth_ == 1) is_text_ = is_number_ = false;
     return true;
   }
-  bool a_number(double value) {
+  bool a_number(long double value) {
     if (depth_ == 1 && is_number_) number_ = value;
     return this->value("a number");
   }
@@ -146,21 +146,52 @@ class RecordParser final : public nlohmann::json_sax<Json> {
   }
 
   const DocumentRules& rules_;
+  std::string_view row_;
   std::string& text_;
-  int depth_ = 0;
+  std::int64_t depth_ = 0;
   bool is_object_ = false;
   bool is_text_ = false;    ///< the next value is the text
   bool is_number_ = false;  ///< the next value is the filter's
+  bool had_text_ = false;
+  bool had_number_ = false;
   const char* text_type_ = nullptr;
-  std::optional<double> number_;
+  std::optional<long double> number_;
   std::string problem_;
 };
 
-/// "; its keys: id, content" for a JSON object.
-std::string keys_of(const Json& json) {
-  std::vector<std::string> keys;
-  for (const auto& [key, value] : json.items()) keys.push_back(key);
-  return keys.empty() ? "" : io::on_one_line(fmt::format("; its keys: {}", fmt::join(keys, ", ")));
+/// Takes the names of the outermost object's members, the first few.
+class KeyNames final : public JsonVisitor {
+ public:
+  [[nodiscard]] const std::vector<std::string>& names() const { return names_; }
+
+  bool start_object(std::size_t /*elements*/) override { return ++depth_ > 0; }
+  bool start_array(std::size_t /*elements*/) override { return ++depth_ > 0; }
+  bool end_object() override { return --depth_ >= 0; }
+  bool end_array() override { return --depth_ >= 0; }
+  bool key(std::string& name) override {
+    constexpr std::size_t kMostNames = 20, kMostBytes = 64;
+    if (depth_ != 1) return true;
+    names_.push_back(names_.size() + 1 == kMostNames ? "..." : name.substr(0, kMostBytes));
+    return names_.size() < kMostNames;
+  }
+
+ private:
+  std::int64_t depth_ = 0;
+  std::vector<std::string> names_;
+};
+
+/// "; its keys: id, content" for a row that is a JSON object.
+std::string keys_of(std::string_view row) {
+  KeyNames keys;
+  Json::sax_parse(row, &keys);
+  return keys.names().empty() ? "" : io::on_one_line(fmt::format("; its keys: {}", fmt::join(keys.names(), ", ")));
+}
+
+/// A number as it is written: integers of 64 bits are exact.
+long double number_in(const Json& value) {
+  if (value.is_number_unsigned()) return static_cast<long double>(value.get<std::uint64_t>());
+  return value.is_number_integer() ? static_cast<long double>(value.get<std::int64_t>())
+                                   : static_cast<long double>(value.get<double>());
 }
 
 /// Turns records into conversations of the shape that the first one has.
@@ -170,9 +201,9 @@ class Conversations {
 
   /// Throws BadRecord, without the row.
   RecordFile::Next next(std::string_view line, std::string& text) {
-    const Json record = parsed(line);
+    const Json record = json_tree(line);
     if (shape_ == nullptr) shape_ = conversation_shape(record);
-    if (shape_ == nullptr) throw BadRecord("no conversation" + keys_of(record) + accepted_shapes());
+    if (shape_ == nullptr) throw BadRecord("no conversation" + keys_of(line) + accepted_shapes());
     ChatText chat = chat_text(rules_.chat_template, messages_of(record, *shape_));
     text = std::move(chat.text);
     parts_ = std::move(chat.parts);
@@ -180,25 +211,13 @@ class Conversations {
     if (column.empty()) return RecordFile::Next::document;
     const auto number = record.find(column);
     if (number == record.end() || !number->is_number()) throw BadRecord(no_number(column));
-    return rules_.filter.keeps(number->get<double>()) ? RecordFile::Next::document : RecordFile::Next::filtered;
+    return rules_.filter.keeps(number_in(*number)) ? RecordFile::Next::document : RecordFile::Next::filtered;
   }
   std::vector<io::TextPart> take_parts() { return std::move(parts_); }
 
   static std::string accepted_shapes() { return "; accepted: " + conversation_shapes(); }
 
  private:
-  static Json parsed(std::string_view line) {
-    try {
-      Json record = Json::parse(line);
-      if (!record.is_object()) throw BadRecord("not a JSON object");
-      return record;
-    } catch (const Json::parse_error& problem) {
-      throw BadRecord(not_json(problem.byte));
-    } catch (const Json::out_of_range&) {
-      throw BadRecord("a number that is too large");
-    }
-  }
-
   DocumentRules rules_;
   const ConversationShape* shape_ = nullptr;
   std::vector<io::TextPart> parts_;
@@ -216,18 +235,18 @@ class JsonLines final : public RecordFile {
     }
   }
   [[nodiscard]] std::vector<io::TextPart> take_parts() override { return conversations_.take_parts(); }
+  [[nodiscard]] std::int64_t row() const override { return lines_.number(); }
   [[nodiscard]] std::int64_t taken() const override { return lines_.taken(); }
 
  private:
   Next parse(std::string_view line, std::string& text) {
     if (!rules_.chat_template.empty()) return parse_conversation(line, text);
-    RecordParser record(rules_, text);
+    RecordParser record(rules_, line, text);
     const bool whole = Json::sax_parse(line, &record);
     if (!whole) refuse(record.problem());
     if (!record.is_object()) refuse("not a JSON object");
     if (record.text_type() == nullptr) {
-      refuse(fmt::format("no field \"{}\" (data.text_field){}", rules_.text_field,
-                         keys_of(Json::parse(line, nullptr, false))));
+      refuse(fmt::format("no field \"{}\" (data.text_field){}", rules_.text_field, keys_of(line)));
     }
     if (!record.has_text()) refuse(fmt::format("\"{}\" is {}, not text", rules_.text_field, record.text_type()));
     if (rules_.filter.column.empty()) return Next::document;
@@ -253,23 +272,26 @@ class JsonLines final : public RecordFile {
 };
 
 Objection objection_to_conversation(std::string_view line, std::int64_t row) {
-  const Json record = Json::parse(line, nullptr, false);
-  if (conversation_shape(record) != nullptr) return {};
+  try {
+    if (conversation_shape(json_tree(line)) != nullptr) return {};
+  } catch (const BadRecord&) {
+    return {};  // the reader names it
+  }
   const std::string reason = fmt::format("JSON lines: row {} is no conversation", row);
-  return {reason, reason + keys_of(record) + Conversations::accepted_shapes()};
+  return {reason, reason + keys_of(line) + Conversations::accepted_shapes()};
 }
 
 }  // namespace
 
-bool is_json_lines(std::string_view head, const std::string& path) {
-  fs::path name = path;
-  if (name.extension() == ".gz" || name.extension() == ".zst") name.replace_extension();
-  if (name.extension() == ".jsonl" || name.extension() == ".ndjson") return true;
-  if (!head.starts_with('{')) return false;
-  const std::size_t end = head.find('\n');
-  if (end == std::string_view::npos) return false;
-  const std::string_view next = head.substr(std::min(head.find_first_not_of("\r\n", end), head.size()));
-  return Json::accept(head.substr(0, end)) && next.starts_with('{');
+bool begins_with_object(const std::string& path) {
+  Lines lines(path);
+  try {
+    for (auto line = lines.next(); line; line = lines.next()) {
+      if (line->find_first_not_of(" \t\r") != std::string_view::npos) return Json::accept(*line);
+    }
+  } catch (const BadRecord&) {  // longer than a record may be
+  }
+  return false;
 }
 
 std::unique_ptr<RecordFile> open_json_lines(const std::string& path, const DocumentRules& rules) {
@@ -288,7 +310,7 @@ Objection objection_to_json_lines(const std::string& path, const DocumentRules& 
     }
     if (!line) break;
     std::string text;
-    RecordParser record(rules, text);
+    RecordParser record(rules, *line, text);
     if (!Json::sax_parse(*line, &record) || !record.is_object()) continue;
     if (!rules.chat_template.empty()) return objection_to_conversation(*line, lines.number());
     const bool has_text = record.text_type() != nullptr;
@@ -296,8 +318,7 @@ Objection objection_to_json_lines(const std::string& path, const DocumentRules& 
     const std::string reason = io::on_one_line(
         has_text ? fmt::format("JSON lines: row {} has no number \"{}\"", lines.number(), rules.filter.column)
                  : fmt::format("JSON lines: row {} has no field \"{}\"", lines.number(), rules.text_field));
-    return {reason, reason + keys_of(Json::parse(*line, nullptr, false)) +
-                        (has_text ? "; see data.filter" : "; set data.text_field")};
+    return {reason, reason + keys_of(*line) + (has_text ? "; see data.filter" : "; set data.text_field")};
   }
   return {};
 }

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// not_text.cpp: the table of formats that are not text, and the tests for UTF-8 and JSON.
+// not_text.cpp: the table of formats that are not text, and the test for UTF-8.
 #include "src/data/not_text.hpp"
 #include <fmt/format.h>
 #include <algorithm>
@@ -38,21 +38,6 @@ constexpr std::array<Format, 14> kFormats = {{
     {0, "SQLite format 3\0"sv, "SQLite", "write its texts to a text file"},
 }};
 
-Objection not_text(const std::string& format, const std::string& remedy) {
-  return {format, format + "; accepted: UTF-8 text, JSON lines (also .gz, .zst), Parquet; " + remedy};
-}
-
-/// Whether a file begins like a JSON array of objects, as data sets of instructions do: `[`, then `{` and a key.
-bool is_json_array(std::string_view head) {
-  constexpr std::string_view kSpace = " \t\r\n";
-  for (const std::string_view next : {"["sv, "{"sv, "\""sv}) {
-    head.remove_prefix(std::min(head.find_first_not_of(kSpace), head.size()));
-    if (!head.starts_with(next)) return false;
-    head.remove_prefix(1);
-  }
-  return true;
-}
-
 /// The format that a file's first bytes show, or nullptr.
 const Format* format_of(std::string_view head) {
   const auto fits = [&](const Format& format) {
@@ -63,6 +48,10 @@ const Format* format_of(std::string_view head) {
 }
 
 }  // namespace
+
+Objection not_text(const std::string& format, const std::string& remedy) {
+  return {format, format + "; accepted: UTF-8 text, JSON lines (also .gz, .zst), Parquet; " + remedy};
+}
 
 Objection not_utf8(std::string_view bytes, std::size_t good, std::int64_t offset) {
   const std::string reason = fmt::format("not UTF-8: byte {} is 0x{:02X}", offset + static_cast<std::int64_t>(good),
@@ -78,9 +67,6 @@ bool is_text(std::string_view bytes, bool is_whole) {
 
 Objection objection_to(std::string_view bytes, bool is_whole) {
   const bool is_utf8 = is_text(bytes, is_whole);
-  if (is_utf8 && is_json_array(bytes)) {
-    return not_text("a JSON array of objects", "write JSON lines: jq -c '.[]' FILE >NEW.jsonl");
-  }
   const Format* format = format_of(bytes);
   if (format != nullptr && (!is_utf8 || bytes.starts_with("%PDF-"))) return not_text(format->name, format->remedy);
   if (bytes.find('\0') != std::string_view::npos) {

@@ -15,6 +15,9 @@ struct Objection {
   std::string refusal;
 };
 
+/// To files of a format from which no documents are read; `remedy` says how to make such files of it.
+Objection not_text(const std::string& format, const std::string& remedy);
+
 /// Whether the beginning of a file is UTF-8 without NUL, which begins like text even if a magic number of letters is in
 /// front. `is_whole` says whether it is the whole file.
 bool is_text(std::string_view head, bool is_whole);

@@ -18,8 +18,9 @@ namespace {
 
 class PlainTextReader final : public io::DocumentReader {
  public:
-  PlainTextReader(const TextFile& file, std::int64_t block_bytes)
-      : path_(file.path),
+  PlainTextReader(const TextFile& file, std::int64_t block_bytes, bool refuses_nul)
+      : refuses_nul_(refuses_nul),
+        path_(file.path),
         key_(file.key),
         block_bytes_(static_cast<std::size_t>(block_bytes)),
         file_(path_, io::FileDescriptor::Use::read) {
@@ -33,7 +34,7 @@ class PlainTextReader final : public io::DocumentReader {
     block.text.assign(ahead_, 0, end);
     block.offset = offset_;
     block.starts_document = offset_ == 0;
-    require_utf8(block);
+    require_text(block);
     ahead_.erase(0, end);
     offset_ += static_cast<std::int64_t>(end);
     return true;
@@ -50,12 +51,19 @@ class PlainTextReader final : public io::DocumentReader {
     return ahead_.size() > block_bytes_;
   }
 
-  void require_utf8(const io::TextBlock& block) const {
+  void require_text(const io::TextBlock& block) const {
+    const std::size_t nul = refuses_nul_ ? block.text.find('\0') : std::string::npos;
+    if (nul != std::string::npos) {
+      throw Error(Failure::input, key_ + ": " + path_ + ": byte " +
+                                      std::to_string(block.offset + static_cast<std::int64_t>(nul)) + " is " +
+                                      kRefusedNul + "; remove it: tr -d '\\000' <FILE >NEW");
+    }
     const std::size_t good = io::utf8_prefix(block.text);
     if (good == block.text.size()) return;
     throw Error(Failure::input, key_ + ": " + path_ + ": " + not_utf8(block.text, good, block.offset).refusal);
   }
 
+  bool refuses_nul_;
   std::string path_;
   std::string key_;
   std::size_t block_bytes_;
@@ -66,8 +74,8 @@ class PlainTextReader final : public io::DocumentReader {
 
 }  // namespace
 
-std::unique_ptr<io::DocumentReader> read_plain_text(const TextFile& file, std::int64_t block_bytes) {
-  return std::make_unique<PlainTextReader>(file, block_bytes);
+std::unique_ptr<io::DocumentReader> read_plain_text(const TextFile& file, std::int64_t block_bytes, bool refuses_nul) {
+  return std::make_unique<PlainTextReader>(file, block_bytes, refuses_nul);
 }
 
 }  // namespace kozero::data

@@ -117,6 +117,13 @@ std::vector<std::string> notes_on(const PrepareOrder& order, const PreparedToken
                     "FILE removes both",
                     made.byte_order_marks, made.crlf_line_ends));
   }
+  if (made.special_tokens > 0) {
+    notes.push_back(fmt::format(
+        "special tokens that are written out in the text ({}) are ordinary text and separate nothing; if they are to "
+        "separate documents, make JSON lines of these",
+        made.special_tokens));
+  }
+  if (const std::string unnamed = listed_unnamed_json(made.counts); !unnamed.empty()) notes.push_back(unnamed);
   if (const std::string left_out = listed(made.counts); !left_out.empty()) notes.push_back(left_out);
   if (order.val_fraction > 0.0 && made.val.tokens == 0 && made.counts.documents > 0) {
     notes.push_back(fmt::format("no validation text: of {} documents, val_fraction = {} chose none",
@@ -142,10 +149,11 @@ PreparedTokens prepare(const PrepareOrder& order) {
                 "data.val_fraction = " + std::to_string(order.val_fraction) + ": accepted: number 0 to 0.5");
   }
   constexpr std::int64_t kMostShardTokens = INT32_MAX;
-  if (order.shard_tokens < 1 || order.shard_tokens > kMostShardTokens || order.threads < 0) {
-    throw Error(Failure::deck,
-                fmt::format("--shard-tokens {} --threads {}: accepted: 1 to {} tokens, 1 or more threads",
-                            order.shard_tokens, order.threads, kMostShardTokens));
+  constexpr int kMostThreads = 4096;  // each has a stack and tables of its own
+  if (order.shard_tokens < 1 || order.shard_tokens > kMostShardTokens || order.threads < 0 ||
+      order.threads > kMostThreads) {
+    throw Error(Failure::deck, fmt::format("--shard-tokens {} --threads {}: accepted: 1 to {} tokens, 1 to {} threads",
+                                           order.shard_tokens, order.threads, kMostShardTokens, kMostThreads));
   }
   const auto alone = distributed::make_self_communicator();
   distributed::Communicator& comm = order.comm == nullptr ? *alone : *order.comm;

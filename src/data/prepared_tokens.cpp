@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr int kFormatVersion = 2;  // shards have hashes
+constexpr int kFormatVersion = 3;  // 2: shards have hashes; 3: special tokens in a text are ordinary text
 constexpr std::int64_t kMaxDescriptionBytes = std::int64_t{16} << 20;
 
 Json json_of(const TokenSplit& split) {
@@ -35,8 +35,14 @@ Json json_of(const TokenSplit& split) {
 }
 
 Json json_of(const DocumentCounts& counts) {
-  return {{"documents", counts.documents},   {"empty", counts.empty}, {"filtered", counts.filtered},
-          {"duplicates", counts.duplicates}, {"bad", counts.bad},     {"bad_places", counts.bad_places}};
+  return {{"documents", counts.documents},
+          {"empty", counts.empty},
+          {"filtered", counts.filtered},
+          {"duplicates", counts.duplicates},
+          {"bad", counts.bad},
+          {"bad_places", counts.bad_places},
+          {"unnamed_json", counts.unnamed_json},
+          {"unnamed_json_files", counts.unnamed_json_files}};
 }
 
 DocumentCounts counts_from(const Json& json) {
@@ -47,6 +53,8 @@ DocumentCounts counts_from(const Json& json) {
   json.at("duplicates").get_to(counts.duplicates);
   json.at("bad").get_to(counts.bad);
   json.at("bad_places").get_to(counts.bad_places);
+  json.at("unnamed_json").get_to(counts.unnamed_json);
+  json.at("unnamed_json_files").get_to(counts.unnamed_json_files);
   return counts;
 }
 
@@ -121,6 +129,7 @@ void write_description(const std::string& folder, const PreparedTokens& tokens) 
                {"vocab", tokens.vocab},
                {"byte_order_marks", tokens.byte_order_marks},
                {"crlf_line_ends", tokens.crlf_line_ends},
+               {"special_tokens", tokens.special_tokens},
                {"documents", json_of(tokens.counts)},
                {"train", json_of(tokens.train)},
                {"val", json_of(tokens.val)}};
@@ -141,6 +150,7 @@ PreparedTokens read_prepared(const std::string& folder) {
     tokens.folder = folder;
     tokens.byte_order_marks = json.value("byte_order_marks", std::int64_t{0});
     tokens.crlf_line_ends = json.value("crlf_line_ends", std::int64_t{0});
+    tokens.special_tokens = json.value("special_tokens", std::int64_t{0});
     if (json.contains("documents")) tokens.counts = counts_from(json["documents"]);
     tokens.reused = true;
     tokens.train = split_from(folder, json.at("train"));

@@ -60,7 +60,11 @@ class RecordReader final : public io::DocumentReader {
           ++pass_.counts.filtered;
           continue;
         }
+        if (pass_.refuses_nul && text_.find('\0') != std::string::npos) {
+          throw BadRecord("row " + std::to_string(records_->row()) + ": the text has " + kRefusedNul);
+        }
       } catch (const BadRecord& bad) {
+        text_.clear();
         refuse_or_count(file_, file_.path + ": " + bad.what(), pass_);
         continue;
       } catch (const Error& damage) {

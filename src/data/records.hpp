@@ -40,6 +40,8 @@ class RecordFile {
   virtual Next next(std::string& text) = 0;
   /// The parts of the text that next() gave; empty for text that is no conversation.
   [[nodiscard]] virtual std::vector<io::TextPart> take_parts() { return {}; }
+  /// The number of the record that next() gave last, from 1.
+  [[nodiscard]] virtual std::int64_t row() const = 0;
   /// Bytes of the file, as it is stored, that were read so far.
   [[nodiscard]] virtual std::int64_t taken() const = 0;
 };
@@ -47,6 +49,7 @@ class RecordFile {
 /// What a pass over a corpus has met.
 struct CorpusPass {
   bool deduplicate = false;
+  bool refuses_nul = false;  ///< the tokenizer's end-of-text token is the byte 0, so that a text must not have it
   DocumentCounts counts;
   std::unordered_set<io::Hash128> seen;  ///< documents, if duplicates are left out: 48 bytes each
 
@@ -66,8 +69,10 @@ std::unique_ptr<io::DocumentReader> read_records(std::unique_ptr<RecordFile> rec
 /// such a boundary it ends before a character's first byte.
 std::size_t block_end(std::string_view text, std::size_t most);
 
+/// The refusal of a text with a NUL where CorpusPass::refuses_nul forbids it.
+inline constexpr const char* kRefusedNul = "a NUL, which is the end-of-text token of data.tokenizer = \"bytes\"";
+
 // JSON lines: a JSON object on each line (RFC 8259), stored or compressed by gzip or zstd.
-bool is_json_lines(std::string_view head, const std::string& path);
 std::unique_ptr<RecordFile> open_json_lines(const std::string& path, const DocumentRules& rules);
 
 // Parquet: a column of texts, row group by row group. Read by Arrow, if the program was built with it.

@@ -184,6 +184,18 @@ std::int64_t vocab_of_text(const io::Deck& deck) {
   return io::make_tokenizer(deck.data.tokenizer)->vocab_size();
 }
 
+bool has_tokens(const io::Deck& deck) {
+  if (deck.data.text.empty() && deck.data.source.empty()) return true;
+  const PrepareOrder order = order_of(deck);
+  try {
+    SkippedFiles skipped;
+    const std::string digits = fingerprint_of(order, find_text(order.all_sources(), skipped));
+    return is_current((std::filesystem::path(order.folder) / digits).string(), digits);
+  } catch (const Error&) {
+    return false;  // a file is gone, for example
+  }
+}
+
 DataSet open_text(const OpenOrder& given) {
   const io::Deck& deck = given.deck;
   PrepareOrder order = order_of(deck);
@@ -213,6 +225,7 @@ DataSet open_text(const OpenOrder& given) {
   const Epoch epoch = epoch_of(deck, prepared);
   DataSet data;
   data.corpus = corpus;
+  data.tokens = folder;
   data.tokenizer = io::make_tokenizer(prepared.tokenizer_file);
   data.vocab = prepared.vocab;
   data.train_shards = shards_of(prepared.train, prepared.vocab, epoch.order);

@@ -21,6 +21,7 @@
 #include "io/posix/file.hpp"
 #include "src/data/chat_tokens.hpp"
 #include "src/data/document_formats.hpp"
+#include "src/data/source_hashes.hpp"
 #include "src/data/split_writer.hpp"
 
 namespace kozero::data {
@@ -149,7 +150,7 @@ class BatchEncoder {
         if (!piece.block.parts.empty()) {
           encode_conversation(piece.block, tokenizer_, encoder, piece.tokens, piece.answers);
         } else if (piece.block.starts_document) {
-          encoder.encode(piece.block.text, piece.tokens);
+          encoder.encode_ordinary(piece.block.text, piece.tokens);
         } else {
           encoder.encode_rest(piece.block.text, piece.tokens);
         }
@@ -261,6 +262,7 @@ class Pass {
        const std::string& folder, const std::string& fingerprint, const Finished& finished,
        distributed::Communicator& comm)
       : comm_(comm),
+        tokenizer_(tokenizer),
         order_(order),
         files_(files),
         folder_(folder),
@@ -272,7 +274,9 @@ class Pass {
         val_(folder, "val", tokenizer.vocab_size(), order.shard_tokens, finished.val, is_chat_),
         encoder_(tokenizer, order.threads > 0 ? order.threads : static_cast<int>(cores_of(allowed_cpus()).size())) {
     documents_.deduplicate = order.deduplicate;
+    documents_.refuses_nul = tokenizer.encode(std::string(1, '\0')) == std::vector{tokenizer.end_of_text()};
     reader_ = corpus_.read(sides_.block_bytes(), &documents_);
+    if (comm.rank() == 0) sources_.emplace(files_, order.folder, order.say);
   }
 
   PreparedTokens run() {
@@ -301,9 +305,11 @@ class Pass {
       made.train_sources = train_.finished_sources();
       made.val_sources = val_.finished_sources();
     }
+    sources_->finish(folder_);
     made.counts = documents_.counts;
     made.byte_order_marks = byte_order_marks_;
     made.crlf_line_ends = crlf_line_ends_;
+    made.special_tokens = special_tokens_;
     return made;
   }
 
@@ -314,6 +320,7 @@ class Pass {
       Piece piece;
       if (!reader_->next(piece.block)) return;
       const io::TextBlock& block = piece.block;
+      if (sources_) sources_->advance(block.offset);
       piece.is_validation = block.document ? is_chosen(*block.document, order_.val_fraction)
                                            : sides_.is_validation(files_[block.file], block.offset);
       piece.begins = block.starts_document || piece.is_validation != was_validation_;
@@ -354,9 +361,19 @@ class Pass {
   void count_marks(const io::TextBlock& block) {
     if (block.starts_document && block.text.starts_with("\xEF\xBB\xBF")) ++byte_order_marks_;
     for (std::size_t at = 0; (at = block.text.find("\r\n", at)) != std::string::npos; at += 2) ++crlf_line_ends_;
+    if (block.parts.empty()) special_tokens_ += tokenizer_.count_special(block.text);
+    std::size_t begin = 0;
+    for (const auto& part : block.parts) {
+      const std::size_t end = part.end;
+      if (!part.is_special) {
+        special_tokens_ += tokenizer_.count_special(std::string_view(block.text).substr(begin, end - begin));
+      }
+      begin = end;
+    }
   }
 
   distributed::Communicator& comm_;
+  const io::Tokenizer& tokenizer_;
   const PrepareOrder& order_;
   const std::vector<TextFile>& files_;
   std::string folder_, fingerprint_;
@@ -368,11 +385,13 @@ class Pass {
   BatchEncoder encoder_;
   CorpusPass documents_;
   std::unique_ptr<io::DocumentReader> reader_;
+  std::optional<SourceHashing> sources_;  // rank 0's
   std::size_t source_ = 0;
   std::int64_t next_number_ = 0;
   std::optional<bool> was_validation_;
   std::int64_t byte_order_marks_ = 0;  ///< files of the text that begin with one
   std::int64_t crlf_line_ends_ = 0;    ///< of the text
+  std::int64_t special_tokens_ = 0;    ///< written out in the text
 };
 
 }  // namespace

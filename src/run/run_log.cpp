@@ -53,6 +53,7 @@ struct Banner {
   const ParameterTable& parameters;
   const std::string& data;
   const std::string& folder;
+  std::int64_t sequences;  ///< of a step: fewer than the deck's batch if the data have fewer
 };
 
 const char* name_of(distributed::Placement placement) {
@@ -79,15 +80,16 @@ std::string stage_line(const Banner& banner) {
 }
 
 std::string batch_line(const Banner& banner) {
-  const auto& batch = banner.settings.batch;
+  const std::int64_t micro_batch = std::min(banner.settings.batch.micro_batch, banner.sequences);
+  const int micro_steps = data::Granules({0, banner.sequences}, micro_batch).micro_steps(banner.comm.size());
   const bool local = banner.settings.zero.accumulation == zero::Accumulation::local;
   const std::string samples = architecture(banner.settings.model.arch).decoder
                                   ? fmt::format("sequences of {} tokens", banner.settings.step.seq)
                                   : "samples";
   return fmt::format("batch        {} {} per step = {} per rank at once x {} {} x {} {}, gradients added {}",
-                     batch.global_batch, samples, batch.micro_batch, banner.comm.size(),
-                     banner.comm.size() == 1 ? "rank" : "ranks", batch.micro_steps,
-                     batch.micro_steps == 1 ? "micro-step" : "micro-steps",
+                     banner.sequences, samples, micro_batch, banner.comm.size(),
+                     banner.comm.size() == 1 ? "rank" : "ranks", micro_steps,
+                     micro_steps == 1 ? "micro-step" : "micro-steps",
                      !banner.comm.adds_in_order() ? "in the back end's order"
                      : local                      ? "on each rank, then over the ranks"
                                                   : "in one order on any number of ranks");
@@ -106,9 +108,13 @@ std::string model_line(const Banner& banner) {
       static_cast<double>(banner.parameters.num_parameters()) / 1e6, banner.parameters.num_units());
 }
 
-/// "300 steps", "steps 201 to 300, lesson 2 of 2 of the curriculum"
+/// "300 steps", "steps 201 to 300, lesson 2 of 2 of the curriculum", "steps 13 to 24 of 100, epoch 1 of the corpus"
 std::string steps_text(const Banner& banner) {
   const std::int64_t last = banner.settings.steps;
+  if (banner.deck.data.grow) {
+    return fmt::format("steps {} to {} of {}, epoch {} of the corpus", banner.settings.samples.steps_before + 1, last,
+                       banner.deck.run.steps, banner.settings.samples.epoch);
+  }
   if (banner.deck.whole == nullptr) return fmt::format("{} steps", last);
   return fmt::format("steps {} to {}, lesson {} of {} of the curriculum", banner.settings.step.steps_before + 1, last,
                      banner.deck.lesson + 1, banner.deck.run.curriculum.size());
@@ -250,7 +256,9 @@ void RunLog::say_banner() {
                       start_.session().placements(),
                       engine_.parameters(),
                       data_.description,
-                      start_.folder()};
+                      start_.folder(),
+                      data::sampler_of(data_, settings_.order_seed, settings_.batch.global_batch, settings_.samples)
+                          .sequences_of_step()};
   for (const auto& line : lines_of(banner)) log_.say(line);
   if (deck_.checkpoint.every > 0 && deck_.checkpoint.async && !settings_.staged) {
     log_.say(settings_.offload.uses(MemorySource::Kind::disk)
@@ -259,7 +267,7 @@ void RunLog::say_banner() {
   }
   if (const std::string note = note_on_device(deck_); !note.empty()) log_.say("note         " + note);
   for (const auto& line : start_.notes()) log_.say(line);
-  if (const auto note = train::schedule_note(deck_, settings_.steps - settings_.step.steps_before); !note.empty())
+  if (const auto note = train::schedule_note(deck_, settings_.step.schedule.total_steps); !note.empty())
     log_.say("note         " + note);
   if (data_.loss_floor) log_.say(fmt::format("loss floor   {:.4f} (the source's entropy)", *data_.loss_floor));
 }

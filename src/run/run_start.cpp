@@ -7,6 +7,8 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/data/corpus_epoch.hpp>
+#include <kozero/data/prepare.hpp>
+#include <kozero/data/token_cache.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/run/start_checks.hpp>
@@ -53,10 +55,23 @@ RunStart::RunStart(Session& session, const StartedAs& started)
         data::sampler_of(data_, settings.order_seed, settings.batch.global_batch, settings.samples);
     data::require_passes(data_, deck_, sampler, settings.steps);
     data_.description += data::mixture_text(data_, sampler, settings.samples.steps_before, settings.steps);
+    for (auto& note : notes_on_steps(settings, deck_, sampler, session.environment()))
+      notes_.push_back(std::move(note));
+    if (data_.validation == nullptr && deck_.train.eval_every > 0) {
+      notes_.push_back(
+          fmt::format("note         train.eval_every = {}: nothing to validate, since data.val_fraction = {} of the "
+                      "data is no sequence",
+                      deck_.train.eval_every, deck_.data.val_fraction));
+    }
     return settings;
   });
   data_check_.emplace(std::vector{data_.train_shards, data_.validation_shards}, control_);
-  if (started.verify_data || deck_.data.strict) data_check_->finish(control_);
+  if (started.verify_data || deck_.data.strict) {
+    data_check_->finish(control_);
+    distributed::agreed(control_, [&] {
+      if (control_.rank() == 0 && !data_.tokens.empty()) data::require_same_sources(data_.tokens);
+    });
+  }
   data_identity_ = data::identity_of(data_, *data_check_, control_);
   settings_.staged = settings_.staged && can_save_beside(session.environment());
   resume_ = find_resume_point();
@@ -247,6 +262,13 @@ void RunStart::fill_state() {
   if (!other.empty()) log_.say("note         " + other);
   if (!changes.empty() || !other.empty())
     log_.say("note         from here on the bits are not those of the run before");
+  for (std::size_t lesson = 0; control_.rank() == 0 && deck_.whole != nullptr && lesson < deck_.lesson; ++lesson) {
+    if (data::has_tokens(io::deck_of_lesson(*deck_.whole, lesson))) continue;
+    log_.say(
+        fmt::format("note         the text of lesson {}, which is over, has changed, or its tokens are gone: the "
+                    "run from its beginning would have other bits, or make them again",
+                    lesson + 1));
+  }
 }
 
 std::optional<io::MetricsFile> RunStart::open_metrics() {

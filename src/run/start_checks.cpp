@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <thread>
+#include <utility>
 
 #include <kozero/core/device.hpp>
 #include <kozero/core/disk_memory.hpp>
@@ -89,32 +91,12 @@ std::string require_disk(const io::Deck& deck, std::int64_t vocab) {
   throw Error(Failure::write, text);
 }
 
-/// What a run's cut into granules, its order of additions and its processor cost, or give up: lines for the log.
-std::vector<std::string> notes_on_sums(const train::Settings& settings, const io::Deck& deck, int ranks,
-                                       bool on_one_node) {
+/// What the order of additions and the processor cost, or give up: lines for the log.
+std::vector<std::string> notes_on_sums(const train::Settings& settings, const io::Deck& deck, int ranks) {
   std::vector<std::string> notes;
   if (kernels::lacks_fused_multiply_add()) {
     notes.emplace_back(
         "note         this processor has no fused multiply-add: its bits differ from those of other processors");
-  }
-  const train::BatchSizes& sizes = settings.batch;
-  const auto granules = [&](std::int64_t micro_batch) {
-    return data::Granules({0, sizes.global_batch}, micro_batch).count();
-  };
-  if (const std::int64_t rest = granules(sizes.micro_batch) % ranks; rest > 0) {
-    std::int64_t even = 0;  // the nearest that gives all ranks work
-    for (std::int64_t off = 1; even == 0 && off < sizes.global_batch; ++off) {
-      for (const std::int64_t other : {sizes.micro_batch - off, sizes.micro_batch + off}) {
-        if (even == 0 && other > 0 && other <= sizes.global_batch && granules(other) % ranks == 0) even = other;
-      }
-    }
-    notes.push_back(fmt::format(
-        "note         {} of {} ranks {} no work in the last micro-step of each step: {} sequences make {} granules of "
-        "train.micro_batch = {}; {}",
-        ranks - rest, ranks, ranks - rest == 1 ? "has" : "have", sizes.global_batch, granules(sizes.micro_batch),
-        sizes.micro_batch,
-        even > 0 ? fmt::format("train.micro_batch={} gives all ranks work", even)
-                 : "the batch has too few sequences for all ranks"));
   }
   const io::WordOrNumber& group = deck.zero.shard_group;
   if (group == "node" && ranks > 1 && settings.ranks_per_group == 1) {
@@ -127,13 +109,84 @@ std::vector<std::string> notes_on_sums(const train::Settings& settings, const io
     notes.emplace_back(
         "note         zero.accumulation = \"local\": the bits are those of this number of ranks alone; "
         "ordered gives the same on any");
-  } else if (sizes.micro_steps > 1 && !on_one_node && deck.zero.stage <= 1) {
-    notes.push_back(fmt::format(
-        "note         {} micro-steps per step, added over the nodes each: {} times the parameters' bytes travel; with "
-        "zero.accumulation = \"local\" it would be 2, and the bits those of this number of ranks alone",
-        sizes.micro_steps, sizes.micro_steps + 1));
   }
   return notes;
+}
+
+/// "" if all ranks have work in each micro-step of a step of so many sequences.
+std::string note_on_idle_ranks(std::int64_t sequences, std::int64_t micro_batch, int ranks) {
+  const auto granules = [&](std::int64_t size) { return data::Granules({0, sequences}, size).count(); };
+  const std::int64_t rest = granules(micro_batch) % ranks;
+  if (rest == 0) return "";
+  std::int64_t even = 0;  // the nearest that gives all ranks work
+  for (std::int64_t off = 1; even == 0 && off < sequences; ++off) {
+    for (const std::int64_t other : {micro_batch - off, micro_batch + off}) {
+      if (even == 0 && other > 0 && other <= sequences && granules(other) % ranks == 0) even = other;
+    }
+  }
+  return fmt::format(
+      "note         {} of {} ranks {} no work in the last micro-step of each step: {} sequences make {} granules of "
+      "train.micro_batch = {}; {}",
+      ranks - rest, ranks, ranks - rest == 1 ? "has" : "have", sequences, granules(micro_batch), micro_batch,
+      even > 0 ? fmt::format("train.micro_batch={} gives all ranks work", even)
+               : "the batch has too few sequences for all ranks");
+}
+
+/// "train.global_batch = 500", or the keys that it is derived from.
+std::string batch_text(const io::Deck& deck, std::int64_t global_batch) {
+  const std::string key = deck.train.accumulate > 0            ? "train.micro_batch x train.accumulate x ranks"
+                          : deck.train.batch_scaling != "none" ? "train.global_batch, scaled by train.batch_scaling,"
+                                                               : "train.global_batch";
+  return fmt::format("{} = {}", key, global_batch);
+}
+
+/// Which steps have fewer sequences than the deck's batch, among the run's; "" if none has.
+std::string note_on_small_steps(const train::Settings& settings, const io::Deck& deck, const data::Sampler& sampler,
+                                int ranks) {
+  const std::int64_t batch = settings.batch.global_batch, whole = sampler.sequences_of_step();
+  if (whole < batch) {
+    return fmt::format(
+        "note         {}: the data have {} sequences of {} tokens, so each step has these {} and is an epoch; accepted "
+        "without this note: at most {}, more data, or a source with weight, which goes on from pass to pass",
+        batch_text(deck, batch), whole, settings.step.seq, whole, whole);
+  }
+  const std::int64_t last = sampler.sequences_of_last_step(), steps = sampler.steps_per_epoch();
+  if (last == batch || settings.steps - settings.samples.steps_before < steps) return "";
+  const std::int64_t granules = data::Granules({0, last}, settings.batch.micro_batch).count();
+  return fmt::format(
+      "note         of the {} steps of an epoch of {} sequences the last one has {} in place of {}, at the same "
+      "rate{}; a "
+      "source with weight has no smaller steps",
+      steps, sampler.num_samples(), last, batch,
+      granules < ranks ? fmt::format(", on {} of {} ranks", granules, ranks) : "");
+}
+
+/// A lesson whose steps have fewer tokens than the deck gives it; "" for others.
+std::string note_on_lesson(const train::Settings& settings, const io::Deck& deck, const data::Sampler& sampler) {
+  if (deck.whole == nullptr || sampler.mixture() != nullptr) return "";
+  const std::int64_t given = deck.run.curriculum[deck.lesson].tokens;
+  const auto sequences =
+      std::llround(sampler.epochs_after(settings.steps) * static_cast<double>(sampler.num_samples()));
+  const std::int64_t tokens = sequences * settings.step.seq;
+  if (given <= tokens) return "";
+  return fmt::format(
+      "note         curriculum: lesson {} was given {} tokens and has {} in its {} steps, of which some have fewer "
+      "sequences than {}",
+      deck.lesson + 1, given, tokens, settings.steps - settings.samples.steps_before,
+      batch_text(deck, settings.batch.global_batch));
+}
+
+/// Keys that count steps up to more than the run has; "" if none does.
+std::string note_on_rare_events(const train::Settings& settings, const io::Deck& deck) {
+  if (deck.whole != nullptr || deck.data.grow) return "";  // each part is saved and validated at its end
+  std::string text;
+  for (const auto& [key, every] :
+       {std::pair("checkpoint.every", deck.checkpoint.every), std::pair("train.eval_every", deck.train.eval_every)}) {
+    if (!deck.is_set(key) || every <= settings.steps) continue;
+    text += fmt::format("{}{} = {}", text.empty() ? "" : ", ", key, every);
+  }
+  if (text.empty()) return "";
+  return fmt::format("note         {}: more than the run's {} steps, so at its end alone", text, settings.steps);
 }
 
 /// The text of the lock's file in a run's folder; "" if this rank does not see the file.
@@ -228,8 +281,7 @@ std::vector<std::string> check_before_data(Session& session, std::int64_t vocab)
       DiskMemory::require(folder, files * ranks_here + (saves_there ? bytes_of_save(deck, vocab) : 0));
     });
   }
-  std::vector<std::string> notes =
-      notes_on_sums(settings, deck, comm.size(), session.environment().local_ranks() == comm.size());
+  std::vector<std::string> notes = notes_on_sums(settings, deck, comm.size());
   const std::string full =
       distributed::agreed(comm, [&] { return comm.rank() == 0 ? require_disk(deck, vocab) : std::string(); });
   if (!full.empty()) notes.push_back("warning      " + full);
@@ -241,6 +293,27 @@ std::vector<std::string> check_before_data(Session& session, std::int64_t vocab)
                     tasks));
   }
   for (const auto& note : notes_on_shared_cores(session.placements())) notes.push_back("note         " + note);
+  return notes;
+}
+
+std::vector<std::string> notes_on_steps(const train::Settings& settings, const io::Deck& deck,
+                                        const data::Sampler& sampler, const distributed::Environment& environment) {
+  const int ranks = environment.size();
+  const std::int64_t sequences = sampler.sequences_of_step();
+  const std::int64_t micro_batch = std::min(settings.batch.micro_batch, sequences);
+  const int micro_steps = data::Granules({0, sequences}, micro_batch).micro_steps(ranks);
+  std::vector<std::string> notes = {note_on_idle_ranks(sequences, micro_batch, ranks)};
+  if (settings.zero.accumulation == zero::Accumulation::ordered && micro_steps > 1 &&
+      environment.local_ranks() != ranks && deck.zero.stage <= 1) {
+    notes.push_back(fmt::format(
+        "note         {} micro-steps per step, added over the nodes each: {} times the parameters' bytes travel; with "
+        "zero.accumulation = \"local\" it would be 2, and the bits those of this number of ranks alone",
+        micro_steps, micro_steps + 1));
+  }
+  notes.push_back(note_on_small_steps(settings, deck, sampler, ranks));
+  notes.push_back(note_on_lesson(settings, deck, sampler));
+  notes.push_back(note_on_rare_events(settings, deck));
+  std::erase(notes, "");
   return notes;
 }
 

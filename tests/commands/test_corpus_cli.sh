@@ -35,6 +35,49 @@ sources() {
     on 2 train "$@" 'data.source=[{text="text"}, {text="none.txt"}]' run.dir=other
 }
 
+# The end of an epoch, and data smaller than the batch: the banner has the steps that run, which are the same on any
+# ranks, more than a small step has granules included, and after a resume.
+tails() {
+  for i in $(seq 0 39); do printf 'the quick brown fox %s jumps over the lazy dog. ' "$i"; done >text.txt
+  # shellcheck disable=SC2086
+  set -- "$inputs/quickstart.toml" ${tiny%data.text=*} data.text=text.txt data.val_fraction=0 train.eval_every=0 model.seq=32 \
+    train.global_batch=25 run.steps=6 optim.schedule=constant optim.warmup_steps=0 checkpoint.every=4
+  expect 0 '^batch +25 sequences of 32 tokens per step = 2 per rank at once x 1 rank x 13 micro-steps, ' on 1 train "$@" run.dir=one
+  also '^note +of the 3 steps of an epoch of 59 sequences the last one has 9 in place of 25, at the same rate; '
+  expect 0 '^800 800 288 800 800 288 $' python3 -c 'import json
+before = 0
+for line in open("one/metrics.jsonl"):
+    tokens = json.loads(line)["tokens"]
+    print(tokens - before, end=" ")
+    before = tokens'
+  trace one >one.txt
+  for ranks in 2 3 4; do
+    expect 0 '^note +of the 3 steps of an epoch' on $ranks train "$@" run.dir=on$ranks train.micro_batch=2
+    trace on$ranks >other.txt
+    expect 0 '^same$' sh -c 'cmp one.txt other.txt && echo same'
+  done
+  expect 0 'the last one has 9 in place of 25, at the same rate, on 2 of 3 ranks; ' on 3 train "$@" run.dir=wide train.micro_batch=5
+  trace wide >wide.txt
+  expect 0 'output in' on 1 train "$@" run.dir=narrow train.micro_batch=5
+  trace narrow >other.txt
+  expect 0 '^same$' sh -c 'cmp wide.txt other.txt && echo same'
+  expect 0 'output in' on 2 train "$@" run.dir=stopped run.steps=2
+  lines 0 '^note +of the 3 steps'  # it has no such step
+  also '^note +checkpoint.every = 4: more than the run.s 2 steps, so at its end alone$'
+  expect 0 'resume       after step 2' on 3 train "$@" run.dir=stopped checkpoint.resume=auto
+  trace stopped >other.txt
+  expect 0 '^same$' sh -c 'cmp one.txt other.txt && echo same'
+  expect 0 '^batch +59 sequences of 32 tokens per step = 2 per rank at once x 2 ranks x 15 micro-steps, ' \
+    on 2 train "$@" run.dir=few train.global_batch=500 run.steps=2
+  also '^note +train.global_batch = 500: the data have 59 sequences of 32 tokens, so each step has these 59 and is an epoch; '
+  lines 0 'ranks ha(s|ve) no work'
+  expect 0 '^optimizer .*, 4 steps$' on 1 train "${@/run.steps=*/run.epochs=4}" run.dir=epochs train.global_batch=500
+  expect 0 '^batch +500 sequences' on 2 train "${@/data.text=text.txt/run.seed=1}" run.dir=mixture 'data.source=[{text="text.txt", weight=1}]' train.global_batch=500 run.steps=1
+  lines 0 'note +(train.global_batch|of the)'
+  expect 0 '^note +curriculum: lesson 1 was given 2400 tokens and has 1888 in its 3 steps' \
+    on 1 train "${@/run.steps=*/run.seed=1}" run.dir=lessons 'curriculum=[{tokens=2400}, {steps=1}]'
+}
+
 # The steps of a run with their losses, gradient norms and validation losses of each source, with all digits.
 losses_by_source() {
   sed 's/^{"step":\([0-9]*\),.*"loss":\([^,]*\),"val_loss":\([^,]*\),"grad_norm":\([^,]*\),.*"calls":{[^}]*}/\1 \2 \3 \4 /' "$1/metrics.jsonl"
@@ -221,11 +264,17 @@ END
     'data.source=[{name="a", text="a.jsonl", weight=1}, {name="b", text="b.jsonl", weight=1}]' \
     'curriculum=[{steps=4, sources=["a"]}, {steps=7, sources=["a:0.25", "b:0.75"], lr=1e-4}]'
   expect 0 '^data .*of each 1000 samples 1000 are of a ' on 2 train "$@" run.dir=mixed
+  lines 0 '^note .*which is over'
   also '^data .*of each 1000 samples 250 are of a .*, 750 of b '
   rm -rf part && cp -r mixed part && rm -r part/weights.h5 part/step_*11 part/step_*9
   expect 0 'resume       after step 6,' on 3 train "$@" run.dir=part checkpoint.resume=auto zero.stage=3
   expect 0 same sh -c "for run in mixed part; do sed '$losses' \$run/metrics.jsonl >\$run.txt; done; cmp mixed.txt part.txt && echo same"
   expect 0 'all weights and moments are those of mixed/step_0*6$' "$kozero" verify mixed --replay 6
+  local apart=('curriculum=[{steps=4, sources=["a"]}, {steps=5, sources=["b"]}]' run.dir=apart)
+  expect 0 'output in' on 1 train "$@" "${apart[@]}"
+  rm -r apart/weights.h5 apart/step_*9 && cp -p a.jsonl kept.jsonl && records 91 92 >>a.jsonl
+  expect 0 '^note +the text of lesson 1, which is over, has changed, or its tokens are gone: ' on 1 train "$@" "${apart[@]}" checkpoint.resume=auto
+  mv kept.jsonl a.jsonl
   rm -r mixed/step_*3 mixed/step_*4
   expect 3 'mixed: step 6 is of a lesson that begins behind step 4, and no complete checkpoint is there from then on' \
     "$kozero" verify mixed --replay 6

@@ -166,4 +166,24 @@ checked() {
   expect 0 '"check":[0-9]' cat checked3/metrics.jsonl
 }
 
+# A bit of a text file flips, and its time stays: the tokens in the cache are used, unless the text is compared or read
+# again.
+text_flips() {
+  make_text
+  # shellcheck disable=SC2086
+  set -- "$inputs/quickstart.toml" $tiny run.steps=3 train.eval_every=0
+  expect 0 'output in' on 2 train "$@" run.dir=one --verify-data
+  touch -r text/a.txt kept && sed -i '7s/fox/fix/' text/a.txt && touch -r kept text/a.txt
+  expect 0 '^data .* from .tokens/' on 2 train "$@" run.dir=two
+  for all in --verify-data data.strict=true; do
+    expect 3 '^\[rank 0\] error: /.*/text/a.txt: it has the size and the time that it had when tokens were made of it, and other bytes: .* touch FILE$' \
+      on 2 train "$@" run.dir=three $all
+  done
+  expect 3 'error: data.text: text/a.txt: it has the size and the time that it had' on 2 train "$@" run.dir=three data.val_fraction=0.2
+  touch text/a.txt
+  expect 0 '^data.text: text/a.txt: its size is that of the file of which tokens were made before, its bytes are others$' \
+    on 2 train "$@" run.dir=three
+  expect 0 'output in' on 2 train "$@" run.dir=four data.strict=true
+}
+
 run_case

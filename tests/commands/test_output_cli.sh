@@ -348,6 +348,7 @@ notes_on_data() {
   also 'c\|a\|f\|.+$'
   lines 2 '^document '
   expect 2 'shard-tokens 0 --threads 0: accepted: 1 to 2147483647 tokens' "$kozero" prepare few.jsonl out --shard-tokens 0
+  expect 2 'threads 100000: accepted: .*, 1 to 4096 threads$' "$kozero" prepare few.jsonl out --threads 100000
   expect 2 'filter = "text": accepted: COLUMN SIGN NUMBER' "$kozero" prepare few.jsonl out --filter text
   echo 'ab ab' >short.txt
   expect 0 '^note: bpe:100000: [0-9]+ ids were learned, the text has no more pairs$' "$kozero" prepare short.txt out --tokenizer bpe:100000

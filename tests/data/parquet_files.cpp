@@ -30,7 +30,14 @@ void write_parquet(const std::string& path, const std::vector<std::string>& text
   arrow::Int64Builder int_score;
   const auto tag = std::make_shared<arrow::StringBuilder>();
   arrow::ListBuilder tags(arrow::default_memory_pool(), tag);
+  arrow::StringDictionary32Builder kind;
+  const auto body = std::make_shared<arrow::StringBuilder>();
+  const auto doc_type = arrow::struct_({arrow::field("body", arrow::utf8())});
+  arrow::StructBuilder doc(doc_type, arrow::default_memory_pool(), {body});
   for (std::size_t i = 0; i < texts.size(); ++i) {
+    require_ok(kind.Append(i % 2 == 0 ? "even" : "odd"));
+    require_ok(doc.Append());
+    require_ok(body->Append(texts[i]));
     require_ok(text.Append(texts[i]));
     require_ok(id.Append("urn:" + std::to_string(i)));
     require_ok(score.Append(static_cast<double>(i) / 200.0));
@@ -38,15 +45,17 @@ void write_parquet(const std::string& path, const std::vector<std::string>& text
     require_ok(tags.Append());
     require_ok(tag->Append("tag"));
   }
-  const auto schema = arrow::schema({arrow::field("text", arrow::utf8()), arrow::field("id", arrow::utf8()),
-                                     arrow::field("score", arrow::float64()), arrow::field("int_score", arrow::int64()),
-                                     arrow::field("tags", arrow::list(arrow::utf8()))});
-  const auto table =
-      arrow::Table::Make(schema, {finished(text), finished(id), finished(score), finished(int_score), finished(tags)});
+  const auto schema = arrow::schema(
+      {arrow::field("text", arrow::utf8()), arrow::field("id", arrow::utf8()), arrow::field("score", arrow::float64()),
+       arrow::field("int_score", arrow::int64()), arrow::field("tags", arrow::list(arrow::utf8())),
+       arrow::field("kind", arrow::dictionary(arrow::int32(), arrow::utf8())), arrow::field("doc", doc_type)});
+  const auto table = arrow::Table::Make(schema, {finished(text), finished(id), finished(score), finished(int_score),
+                                                 finished(tags), finished(kind), finished(doc)});
   const auto file = arrow::io::FileOutputStream::Open(path).ValueOrDie();
   const auto properties =
       ::parquet::WriterProperties::Builder().compression(arrow::Compression::ZSTD)->enable_page_checksum()->build();
-  require_ok(::parquet::arrow::WriteTable(*table, arrow::default_memory_pool(), file, group, properties));
+  const auto with_schema = ::parquet::ArrowWriterProperties::Builder().store_schema()->build();
+  require_ok(::parquet::arrow::WriteTable(*table, arrow::default_memory_pool(), file, group, properties, with_schema));
   require_ok(file->Close());
 }
 

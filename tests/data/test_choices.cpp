@@ -45,6 +45,8 @@ TEST_CASE("a bad row is named with its line, and further bad rows are counted") 
   CHECK(refusal("") == "a.jsonl: no rows");
   CHECK(refusal("\n[1]") == "a.jsonl:2: not a JSON object");
   CHECK(refusal(kGood + "\n{\"a\": ") == "a.jsonl:2: not JSON from byte 7 of the row on");
+  CHECK(refusal(R"({"ctx": "c", "ctx": "d", "endings": ["x", "y"]})") == "a.jsonl:1: the key \"ctx\" twice");
+  CHECK(refusal(R"({"ctx": NaN})") == "a.jsonl:1: NaN at byte 9 of the row is not JSON; null is");
   CHECK(refusal(R"({"endings": ["x", "y"]})") == "a.jsonl:1: no \"context\" or \"ctx\"");
   CHECK(refusal(R"({"ctx": 3, "endings": ["x", "y"]})") == "a.jsonl:1: \"ctx\" is a JSON number, not text");
   CHECK(refusal(R"({"ctx": "c"})") == "a.jsonl:1: no \"endings\"");

@@ -179,6 +179,53 @@ TEST_CASE("byte-order marks and CR LF line ends of the text are counted, kept an
   }
 }
 
+TEST_CASE("a text forges no separator: special tokens that it writes out are ordinary text, counted and said") {
+  const ScratchFolder folder("forged");
+  folder.put("text.jsonl", "{\"text\": \"one <|endoftext|> two\"}\n{\"text\": \"<|endoftext|><|endoftext|>\"}\n");
+  const PrepareOrder order{{folder / "text.jsonl"}, "bpe:300", 0.0, folder / "out"};
+  for (int i = 0; i < 2; ++i) {  // made at first, then found
+    const auto made = prepare(order);
+    CHECK(made.special_tokens == 3);
+    REQUIRE(notes_on(order, made).size() == 2);
+    CHECK_THAT(notes_on(order, made)[1], ContainsSubstring("special tokens that are written out in the text (3) are "
+                                                           "ordinary text and separate nothing"));
+    const auto tokenizer = make_tokenizer(made.tokenizer_file);
+    const auto tokens = tokens_of(made.train, made.vocab);
+    CHECK(std::count(tokens.begin(), tokens.end(), tokenizer->end_of_text()) == 2);
+    CHECK(tokenizer->decode(tokens) == "<|endoftext|>one <|endoftext|> two<|endoftext|><|endoftext|><|endoftext|>");
+    CHECK(tokenizer->encode("<|endoftext|>") == std::vector{tokenizer->end_of_text()});  // of a prompt it is special
+  }
+}
+
+TEST_CASE("a file with the size and time of an earlier reading and other bytes is refused") {
+  const ScratchFolder folder("sources");
+  const std::string text = story(0, 30000);  // more than one block of the hashing
+  const std::string path = folder.put("text/b.txt", text);
+  folder.put("text/a.txt", "first");
+  folder.put("text/c.txt", "third");
+  PrepareOrder order{{folder / "text"}, "bytes", 0.0, folder / "cache"};
+  std::vector<std::string> said;
+  order.say = [&](const std::string& line) { said.push_back(line); };
+  const auto first = prepare_in_cache(order);
+  CHECK_NOTHROW(require_same_sources(first.folder));
+  const auto time = fs::last_write_time(path);
+  std::string changed = text;
+  changed[changed.size() / 2] ^= 1;
+  folder.put("text/b.txt", changed);
+  fs::last_write_time(path, time);
+  CHECK(prepare_in_cache(order).reused);  // the tokens are those of the whole file
+  CHECK_THAT(thrown_by([&] { require_same_sources(first.folder); }).text, ContainsSubstring("it was damaged"));
+  order.val_fraction = 0.1;
+  CHECK_THAT(thrown_by([&] { prepare_in_cache(order); }).text,
+             ContainsSubstring("b.txt: it has the size and the time that it had when tokens were made of it, and other "
+                               "bytes"));
+  CHECK(said.empty());
+  fs::last_write_time(path, time + std::chrono::seconds(1));
+  CHECK(!prepare_in_cache(order).reused);
+  REQUIRE(said.size() == 1);
+  CHECK_THAT(said[0], ContainsSubstring("b.txt: its size is that of the file of which tokens were made before"));
+}
+
 TEST_CASE("a cache has an entry per text, tokenizer and split, made once and never replaced") {
   const ScratchFolder folder("cache");
   folder.put("text/a.txt", story(0, 300));
@@ -339,7 +386,7 @@ TEST_CASE("what cannot be prepared is refused, and other people's folders stay")
       {"{", "parse error"},
       {"[]", "type"},
       {R"({"format": "x", "version": 1})", "not a description of tokens"},
-      {R"({"format": "kozero-tokens", "version": 2, "train": {"files": ["../../etc/passwd"]}})", "leaves the folder"}};
+      {R"({"format": "kozero-tokens", "version": 3, "train": {"files": ["../../etc/passwd"]}})", "leaves the folder"}};
   for (const auto& [json, reason] : descriptions) {
     folder.put("bad/tokens.json", json);
     const auto bad = thrown_by([&] { read_prepared(folder / "bad"); });

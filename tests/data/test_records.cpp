@@ -5,6 +5,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include <kozero/data/prepare.hpp>
@@ -137,7 +138,11 @@ TEST_CASE("a record that is no document is named by file and row, or counted and
   for (const auto& [row, problem] : std::vector<std::pair<std::string, std::string>>{
            {"{\"text\": \"cut", "not JSON from byte 14 of the row on"},
            {"{\"text\": \"\xff\"}", "not UTF-8 at byte 11 of the row"},
-           {"{\"text\": \"\\ud800\"}", "not JSON from byte 17 of the row on"},
+           {"{\"text\": \"\\ud800\"}", "a lone surrogate, half of a character, at byte 17 of the row"},
+           {"{\"text\": \"a\", \"score\": NaN}", "NaN at byte 24 of the row is not JSON; null is"},
+           {"{\"text\": \"a\", \"score\": -Infinity}", "Infinity at byte 25 of the row is not JSON; null is"},
+           {"{\"text\": \"a\", \"score\": 1e400}", "a number that is too large, at byte 28 of the row"},
+           {"{\"text\": \"a\", \"text\": \"b\"}", "the key \"text\" twice"},
            {"[\"text\"]", "not a JSON object"},
            {"7", "not a JSON object"},
            {"{\"content\": \"x\", \"id\": 3}", "no field \"text\" (data.text_field); its keys: content, id"},
@@ -164,6 +169,55 @@ TEST_CASE("a record that is no document is named by file and row, or counted and
     CHECK_THAT(error_of(source_of(path, {.text_field = "content", .skip_bad = skip})),
                EndsWith("JSON lines: row 1 has no field \"content\"; its keys: text; set data.text_field"));
   }
+}
+
+TEST_CASE("a NUL in a text is bad if it would be the end-of-text token") {
+  const ScratchFolder folder("nul");
+  const std::string path = folder.put("a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"a\\u0000b\"}\n");
+  CHECK(documents_of(source_of(path)).size() == 2);
+  CorpusPass pass;
+  pass.refuses_nul = true;
+  CHECK_THAT(thrown_by([&] { documents_of(source_of(path), 64, &pass); }).text,
+             ContainsSubstring("a.jsonl: row 2: the text has a NUL, which is the end-of-text token of data.tokenizer"));
+  CHECK(documents_of(source_of(path, {.skip_bad = true}), 64, &pass) == Texts{"one"});
+  CHECK(pass.counts.bad == 1);
+  std::string late = std::string(20000, 'x') + std::string(1, '\0') + "y";
+  const std::string plain = folder.put("a.txt", late);
+  CHECK(documents_of(source_of(plain)).size() == 1);
+  CHECK_THAT(thrown_by([&] { documents_of(source_of(plain), 64, &pass); }).text,
+             ContainsSubstring("a.txt: byte 20000 is a NUL, which is the end-of-text token"));
+}
+
+TEST_CASE("integers of 64 bits are compared exactly") {
+  const ScratchFolder folder("exact");
+  const std::string path = folder.put("a.jsonl",
+                                      "{\"text\": \"a\", \"n\": 9007199254740993}\n"
+                                      "{\"text\": \"b\", \"n\": 9007199254740992}\n"
+                                      "{\"text\": \"c\", \"n\": 18446744073709551615}\n");
+  const auto kept = [&](const std::string& filter) {
+    return documents_of(source_of(path, {.filter = parse_filter(filter, "k")}));
+  };
+  CHECK(kept("n > 9007199254740992") == Texts{"a", "c"});
+  CHECK(kept("n <= 9007199254740992") == Texts{"b"});
+  for (const char* sign : {"<", "<=", "==", "!=", ">=", ">"}) {  // a column of Parquet may have NaN
+    CHECK_FALSE(parse_filter(std::string("n ") + sign + " 3", "k").keeps(std::nanl("")));
+  }
+}
+
+TEST_CASE("a conversation of too many values, or with a key twice, is bad") {
+  const ScratchFolder folder("values");
+  const std::string turns = R"("messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])";
+  std::string deep;
+  for (int i = 0; i < 200'000; ++i) deep += "{\"a\":";
+  DocumentRules chat;
+  chat.chat_template = "plain";
+  const auto error = [&](const std::string& more) {
+    return error_of(source_of(folder.put("a.jsonl", "{" + turns + "}\n{" + turns + ", " + more + "}\n"), chat));
+  };
+  CHECK_THAT(error("\"x\": " + deep + "1" + std::string(200'000, '}')),
+             ContainsSubstring("row 2: more than 200000 keys and values"));
+  CHECK_THAT(error(turns), ContainsSubstring("row 2: the key \"messages\" twice"));
+  CHECK_THAT(error("\"x\": {\"y\": 1, \"y\": 2}"), ContainsSubstring("row 2: the key \"y\" twice"));
 }
 
 TEST_CASE("a compressed file that is cut or changed is named with the byte, or counted and left out") {
@@ -204,6 +258,20 @@ TEST_CASE("text that gzip's checksum does not fit is refused at its end") {
   bytes[bytes.size() - kBehindChecksum - 1] ^= 1;
   CHECK_THAT(error_of(source_of(folder.put("a.jsonl.gz", bytes))),
              ContainsSubstring("gzip: damaged (incorrect data check) at byte "));
+}
+
+TEST_CASE("zeros behind a gzip file are no part of it, other bytes are an error") {
+  const ScratchFolder folder("padding");
+  const Texts texts = some_texts(40);
+  const std::string bytes = tests::gzipped(json_lines(texts));
+  for (const std::size_t zeros : {1, 511, 200000}) {
+    CHECK(documents_of(source_of(folder.put("a.jsonl.gz", bytes + std::string(zeros, '\0')))) == texts);
+  }
+  CHECK(documents_of(source_of(folder.put("a.jsonl.gz", bytes + bytes))).size() == 80);
+  for (const auto& behind : {std::string("garbage"), std::string(100, '\0') + "x"}) {
+    CHECK_THAT(error_of(source_of(folder.put("a.jsonl.gz", bytes + behind))),
+               ContainsSubstring("gzip: behind the last member there is something else; to leave it out: gunzip -c"));
+  }
 }
 
 TEST_CASE("patterns give their matches in order, and a record keeps its side of the split when the corpus grows") {
@@ -250,11 +318,37 @@ TEST_CASE("a Parquet file's text column gives its documents, row group by row gr
   CHECK(documents_of(source_of(path, {.filter = parse_filter("int_score >= 3", "k")})).size() == 124);
   CHECK(documents_of(source_of(path, {.filter = parse_filter("score < 0.25", "k")})).size() == 50);
   CHECK_THAT(error_of(source_of(path, {.text_field = "content"})),
-             ContainsSubstring("Parquet: no column \"content\"; its columns: text, id, score, int_score, tags; set "
-                               "data.text_field"));
+             ContainsSubstring("Parquet: no column \"content\"; its columns: text, id, score, int_score, tags, kind, "
+                               "doc; set data.text_field"));
   CHECK_THAT(error_of(source_of(path, {.text_field = "tags"})), ContainsSubstring("not text"));
   CHECK_THAT(error_of(source_of(path, {.filter = parse_filter("id > 2", "k")})),
              ContainsSubstring("column \"id\" (data.filter) has string, not numbers"));
+  Texts kinds;
+  for (std::size_t i = 0; i < texts.size(); ++i) kinds.push_back(i % 2 == 0 ? "even" : "odd");
+  CHECK(documents_of(source_of(path, {.text_field = "kind"})) == kinds);
+  CHECK(documents_of(source_of(path, {.text_field = "doc.body"})) == texts);
+  CHECK_THAT(error_of(source_of(path, {.text_field = "doc"})),
+             ContainsSubstring("not text; a field of it is named doc.FIELD"));
+}
+
+TEST_CASE("a page takes no more memory than its column has, whatever its header declares") {
+  const ScratchFolder folder("page");
+  const std::string whole = folder / "whole.parquet";
+  tests::write_parquet(whole, some_texts(250), 100);
+  std::string bytes = bytes_of(whole);
+  // The header of the first page, in Thrift's compact form: type, size unpacked, size stored. The sizes become 2^31
+  // - 1.
+  std::size_t at = 6;
+  for (int size = 0; size < 2; ++size) {
+    REQUIRE(bytes[at] == 0x15);
+    std::size_t end = ++at;
+    while ((static_cast<unsigned char>(bytes[end]) & 0x80U) != 0) ++end;
+    bytes.replace(at, end + 1 - at, "\xFE\xFF\xFF\xFF\x0F");
+    at += 5;
+  }
+  CHECK_THAT(error_of(source_of(folder.put("large.parquet", bytes))),
+             ContainsSubstring("row group 1, behind row 0: Parquet: ") &&
+                 ContainsSubstring("a page declares 2.0 GiB, and its column has at most 64.0 MiB"));
 }
 
 TEST_CASE("a Parquet row that is no document is named by its number in the file") {

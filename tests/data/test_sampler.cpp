@@ -48,6 +48,18 @@ TEST_CASE("epochs after a step are samples taken over samples there are") {
   CHECK(sampler.epochs_after(4) == 1.0 + 8.0 / 23.0);
 }
 
+TEST_CASE("a step has the batch, the rest of an epoch, or all samples if these are fewer") {
+  const auto steps = [](const Sampler& sampler) {
+    return std::vector{sampler.steps_per_epoch(), sampler.sequences_of_step(), sampler.sequences_of_last_step()};
+  };
+  CHECK(steps(Sampler(3, 59, 25)) == std::vector<std::int64_t>{3, 25, 9});
+  CHECK(steps(Sampler(3, 50, 25)) == std::vector<std::int64_t>{2, 25, 25});
+  CHECK(steps(Sampler(3, 59, 500)) == std::vector<std::int64_t>{1, 59, 59});
+  const Sampler mixture(3, {{5, 1.0}, {3, 2.0}}, 25);
+  CHECK(mixture.sequences_of_step() == 25);
+  CHECK(mixture.sequences_of_last_step() == 25);
+}
+
 TEST_CASE("an epoch visits every sample once at 1-4 and 7 ranks, its incomplete last step included") {
   for (const std::int64_t num_samples : {1, 5, 16, 23, 100}) {
     const Sampler sampler(3, num_samples, 8);

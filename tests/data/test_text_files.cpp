@@ -11,6 +11,7 @@
 #include <support/scratch_folder.hpp>
 #include <support/thrown.hpp>
 #include "src/data/document_formats.hpp"
+#include "src/data/json_files.hpp"
 
 namespace kozero::data {
 
@@ -125,11 +126,48 @@ TEST_CASE("other formats are known by their first bytes, refused by name with wh
   CHECK(find_text({folder / "data"}, skipped).size() == 1);
   CHECK(skipped.named == all);
   CHECK(listed(skipped).ends_with(", 5 more, 1 hidden or empty"));
-  // These are text too: a JSON document, code in braces, words with which other formats begin.
-  for (const char* text :
-       {"{\"a\": 1}\n", "{\n  \"a\": 1\n}\n", "{ x }\n{ y }\n", "PAR1 is a magic number", "BZh91AY&SY"}) {
-    CHECK(find_text({folder.put("plain.json", text)}).size() == 1);
+  // These are text too: code in braces, a citation, words with which other formats begin.
+  for (const char* text : {"{ x }\n{ y }\n", "[1] Smith\n", "{{ name }}", "PAR1 is a magic number", "BZh91AY&SY"}) {
+    CHECK(find_text({folder.put("plain.txt", text)}).size() == 1);
   }
+}
+
+TEST_CASE("JSON is read as lines of objects, or refused with what to do, whatever its name") {
+  const ScratchFolder folder("json");
+  const std::string one = R"({"text": "one"})", two = R"({"text": "two"})";
+  const std::string mark = "\xEF\xBB\xBF";
+  const std::string large = R"({"text": ")" + std::string(20000, 'x') + "\"}";
+  for (const char* name : {"a.json", "a.jsonl", "a.txt", "a"}) {
+    for (const auto& bytes : {one, one + "\n", mark + one + "\n" + two, "\n\n" + one + "\r\n" + two + "\n", large,
+                              large + "\n" + one + "\n", mark + "\n" + one}) {
+      INFO(name << ": " << bytes.substr(0, 60));
+      const auto files = find_text({folder.put(name, bytes)});
+      CorpusPass pass;
+      const auto reader = FileCorpus(files).read(1 << 20, &pass);
+      TextBlock block;
+      REQUIRE(reader->next(block));
+      CHECK((block.text == "one" || block.text == std::string(20000, 'x')));
+      CHECK(pass.counts.unnamed_json == (is_named_json(name) ? 0 : 1));
+    }
+    for (const auto& [bytes, refusal] : std::vector<std::pair<std::string, std::string>>{
+             {"{\n  \"text\": \"one\"\n}\n",
+              "a JSON object over several lines; accepted: UTF-8 text, JSON lines (also "
+              ".gz, .zst), Parquet; write JSON lines: jq -c . FILE >NEW.jsonl"},
+             {R"(["a text", "another"])", "jq -c '.[] | {text: .}' FILE >NEW.jsonl"},
+             {"[" + one + ",\n " + two + "]", "a JSON array of objects; "},
+             {mark + "[\n" + large + ",\n" + large + "]", "a JSON array of objects; "},
+             {one + "\r" + two + "\r", "JSON lines that end in CR alone; "}}) {
+      INFO(name << ": " << bytes.substr(0, 60));
+      const std::string path = folder.put(name, bytes);
+      CHECK_THAT(thrown_by([&] { find_text({path}); }).text,
+                 StartsWith("data.text: " + path + ": ") && ContainsSubstring(refusal));
+    }
+  }
+  for (const char* bytes : {"{ x }\n", "3", "\"a text\"", "[1, 2"}) {
+    CHECK_THAT(thrown_by([&] { find_text({folder.put("b.json", bytes)}); }).text,
+               ContainsSubstring("named .json, but not JSON lines; "));
+  }
+  CHECK(find_text({folder.put("b.json", "prose")}).size() == 1);
 }
 
 TEST_CASE("text that is not UTF-8 is refused with file and byte, or skipped in a folder") {

@@ -153,6 +153,7 @@ def byte_level_tokenizers(folder, corpus):
     for name, tokenizer in (("gpt2", gpt2(folder)), ("llama3", llama3_like(corpus, 8000)), ("qwen", qwen_like(corpus, 8000))):
         file = folder / f"{name}.json"
         file.write_text(tokenizer.to_str(), encoding="utf-8")
+        tokenizer.encode_special_tokens = True  # written out in a text of data, they are ordinary text
         yield name, file, lambda text, its=tokenizer: its.encode(text, add_special_tokens=False).ids
 
 

@@ -48,6 +48,7 @@ struct DataSet {
   std::unique_ptr<io::Tokenizer> tokenizer;  ///< null for synthetic data
   std::int64_t vocab = 0;                    ///< tokens the data can hold; 0 for the linear demo
   std::string answers;                       ///< of conversations: "2400 tokens, HASH", those that are trained
+  std::string tokens;                        ///< the folder of prepared tokens of text; "" for other data
   std::string corpus;                        ///< with data.grow: the files, as Deck::corpus has them
   std::optional<double> loss_floor;          ///< smallest possible loss in nats per token, if known
   std::string description;                   ///< one line for the banner; on rank 0 with the skipped inputs

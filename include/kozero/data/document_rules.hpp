@@ -19,7 +19,8 @@ struct NumberFilter {
   Comparison comparison = Comparison::equal;
   double bound = 0.0;
 
-  [[nodiscard]] bool keeps(double number) const;
+  /// Of integers up to 64 bits, exactly: a long double has them all.
+  [[nodiscard]] bool keeps(long double number) const;
 };
 
 /// "int_score >= 3", with <, <=, ==, !=, >= or >; "" keeps all. Throws Error(deck) naming `key` for other text.
@@ -45,11 +46,17 @@ struct DocumentCounts {
   std::int64_t duplicates = 0;
   std::int64_t bad = 0;                      ///< records or damaged ends of files that `skip_bad` leaves out
   std::vector<std::string> bad_places = {};  ///< "corpus.jsonl: row 7: no field \"text\"", the first few
+  /// Files that are JSON lines by what they contain, though their names do not say so: how many, and the first few.
+  std::int64_t unnamed_json = 0;
+  std::vector<std::string> unnamed_json_files = {};
 
   void add_bad(const std::string& place);
+  void add_unnamed_json(const std::string& path);
 };
 
 /// "left out records: 2 duplicate, 3 bad (corpus.jsonl: row 7: ...)"; "" if nothing was.
 std::string listed(const DocumentCounts& counts);
+/// "read as JSON lines, which their names do not say: notes.txt, ..."; "" if there are none.
+std::string listed_unnamed_json(const DocumentCounts& counts);
 
 }  // namespace kozero::data

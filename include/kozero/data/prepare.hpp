@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // prepare.hpp: text -> token shards for training and validation in a folder, and tokens.json, which describes them.
-//   FOLDER/train_000000.bin ... val_000000.bin ... tokenizer.json tokens.json; beside each shard .xxh3, its hashes, and
-//   .documents, where documents begin in it, and .answers, which tokens of conversations are trained
-//   (src/data/split_writer.hpp)
+//   FOLDER/train_000000.bin ... val_000000.bin ... tokenizer.json tokens.json, and sources.json, the hashes of the
+//   files that were read (src/data/source_hashes.hpp); beside each shard .xxh3, its hashes, and .documents, where
+//   documents begin in it, and .answers, which tokens of conversations are trained (src/data/split_writer.hpp)
 // Validation has val_fraction of the text. Of records (JSON lines, Parquet) it has whole documents, chosen by a hash of
 // their text, so that equal documents are on one side and a document keeps its side when the corpus grows. Of plain
 // text it has stretches spread evenly over the corpus: at the end of each of k equal parts, of at least 64 KiB if the
@@ -70,6 +70,7 @@ struct PreparedTokens {
   std::string folder;
   std::int64_t byte_order_marks = 0;  ///< files of the text that begin with one
   std::int64_t crlf_line_ends = 0;    ///< of the text
+  std::int64_t special_tokens = 0;    ///< written out in the text; their tokens are those of ordinary text
   DocumentCounts counts;
   bool reused = false;   ///< prepare found it already made
   SkippedFiles skipped;  ///< of the folders given; of prepare() alone
@@ -108,6 +109,10 @@ bool is_current(const std::string& folder, const std::string& fingerprint);
 /// prepare(), seen by all ranks.
 void make_tokens(const PrepareOrder& order, const std::vector<TextFile>& files, const std::string& folder,
                  const std::string& fingerprint, distributed::Communicator& comm);
+
+/// Reads the files of which the folder's tokens were made. Throws Error(input) if one has other bytes than then, or is
+/// gone. Folders of earlier versions do not say which.
+void require_same_sources(const std::string& folder);
 
 /// The description of a folder of prepared tokens, with their fingerprint.
 inline constexpr const char* kTokensDescription = "tokens.json";

@@ -81,6 +81,14 @@ class Sampler {
 
   [[nodiscard]] std::int64_t steps_per_epoch() const { return (num_samples_ + global_batch_ - 1) / global_batch_; }
   [[nodiscard]] std::int64_t num_samples() const { return num_samples_; }
+  /// Sequences of each step but an epoch's last one: G, or all samples if these are fewer.
+  [[nodiscard]] std::int64_t sequences_of_step() const {
+    return mixture_ ? global_batch_ : std::min(global_batch_, num_samples_);
+  }
+  /// Sequences of an epoch's last step. A mixture's steps all have G.
+  [[nodiscard]] std::int64_t sequences_of_last_step() const {
+    return mixture_ ? global_batch_ : num_samples_ - (steps_per_epoch() - 1) * global_batch_;
+  }
   /// The epoch (from 0) of a step.
   [[nodiscard]] std::int64_t epoch(std::int64_t step) const {
     return begin_.epoch + (step - 1 - begin_.steps_before) / steps_per_epoch();

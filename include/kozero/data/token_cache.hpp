@@ -9,6 +9,7 @@
 #include <string>
 
 #include <kozero/data/prepare.hpp>
+#include "io/deck/deck.hpp"
 
 namespace kozero::data {
 
@@ -16,6 +17,10 @@ namespace kozero::data {
 /// makes the entry, waits for it, and says so by order.say. Throws as prepare(), and Error(write) naming
 /// data.cache if the folder cannot be written.
 PreparedTokens prepare_in_cache(const PrepareOrder& order);
+
+/// Whether the deck's text, as it is now, has its entry in the deck's cache. True for data that are no text. Never
+/// throws for a text that cannot be read.
+bool has_tokens(const io::Deck& deck);
 
 /// The user's folder for tokens: XDG_CACHE_HOME/kozero/tokens; under ~/.cache or TMPDIR (/tmp) if that variable is not
 /// set. Throws Error(write) if none of them can be written.

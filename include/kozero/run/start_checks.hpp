@@ -11,9 +11,11 @@
 #include <string>
 #include <vector>
 
+#include <kozero/data/sampler.hpp>
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/distributed/environment.hpp>
 #include <kozero/run/session.hpp>
+#include <kozero/train/settings.hpp>
 #include "io/deck/deck.hpp"
 #include "io/text/tokenizer.hpp"
 
@@ -34,6 +36,12 @@ void require_same_tokenizer(const io::Tokenizer& tokenizer, distributed::Communi
 /// Checks run.dir, memory and disk space of a training run, for a model of `vocab` tokens. Returns lines for the log:
 /// more threads than cores; unused Slurm tasks; with checkpoint.on_error = "continue", too little disk space.
 std::vector<std::string> check_before_data(Session& session, std::int64_t vocab);
+
+/// Lines for the log about the steps that `sampler` makes of the data: ranks without work, steps that are smaller than
+/// the deck's batch, a lesson with fewer tokens than it was given, saves and validations that no step reaches. Not
+/// collective.
+std::vector<std::string> notes_on_steps(const train::Settings& settings, const io::Deck& deck,
+                                        const data::Sampler& sampler, const distributed::Environment& environment);
 
 /// Throws Error(write) if a rank does not see the file `lock` that rank 0 holds in the run's folder, as with a disk per
 /// host.
