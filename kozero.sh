@@ -236,6 +236,9 @@ run_with_restarts() {
   export KOZERO_STARTED_BY="$0 --restarts $restarts${file:+ --hosts $file}"  # for the command with which a stopped run goes on
   [[ $preset == release ]] || KOZERO_STARTED_BY+=" --preset $preset"
   ((restarts > 0)) || kind=hosts
+  KOZERO_DECK_COPY=$(mktemp)  # each start is of the deck that is there now
+  export KOZERO_DECK_COPY
+  trap 'rm -f "$KOZERO_DECK_COPY"' EXIT
   told=$("$(binary_of "$preset")" ranks "$kind" "$@") || exit $?
   mapfile -t told <<<"$told"  # ranks, run.dir, checkpoint.resume, a stop signal
   read_launcher "$preset"
@@ -251,6 +254,8 @@ verify_with_threads() (
   shift 2
   folder=$(mktemp -d)
   trap 'rm -rf "$folder"' EXIT
+  export KOZERO_DECK_COPY=$folder/deck.toml  # all three are of the deck that is there now
+  "$(binary_of "$preset")" ranks "$@" >/dev/null || exit $?
   for threads in 1 2 3; do
     run_program "$preset" "$ranks" "$@" --reference "$folder/bits" "run.threads=$threads"
   done
@@ -272,6 +277,8 @@ run_command() {
   [[ -x $binary ]] || die "there is no program kozero in this tree's build: $binary"
   if [[ -z $ranks && $1 =~ ^(train|verify)$ ]] && ! under_a_launcher; then
     ranks=$("$binary" ranks "$@") || exit $?
+    [[ $ranks != *$'\n'* ]] || export KOZERO_DECK_HASH=${ranks#*$'\n'}  # another deck is refused
+    ranks=${ranks%%$'\n'*}
     [[ $ranks =~ ^[1-9][0-9]*$ ]] || die "kozero ranks answered '$ranks' instead of a number"
   fi
   if [[ $1 == verify && -z ${OMP_NUM_THREADS:-} && ! " ${*:2} " =~ \ (--reference|--replay|run\.threads)[=\ ] ]] &&

@@ -13,29 +13,13 @@
 #include <kozero/core/presets.hpp>
 #include "io/deck/check.hpp"
 #include "io/deck/deck.hpp"
+#include "io/deck/named_deck.hpp"
 #include "io/deck/schema.hpp"
 #include "io/deck/toml_keys.hpp"
-#include "io/posix/file.hpp"
 #include "io/run/run_folder.hpp"
 
 namespace kozero::io {
 namespace {
-
-std::string text_of_file(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    const std::string inside = (std::filesystem::path(path) / kDeckFile).string();
-    refuse(path, "",
-           "a folder, not a deck; accepted is a TOML file" +
-               (std::filesystem::exists(inside, ignored) ? "; did you mean " + inside + "?" : ""));
-  }
-  try {
-    return read_whole_file(path, kMaxDeckBytes);
-  } catch (const Error& problem) {
-    const std::string text = problem.what();
-    refuse(path, "", "no readable file: " + text.substr(text.starts_with(path + ": ") ? path.size() + 2 : 0));
-  }
-}
 
 /// Adds a note if an earlier override gave the same key another value.
 void note_repetition(const Given& given, Deck& deck) {
@@ -170,7 +154,7 @@ Deck parse_deck(const std::string& text, const std::string& source, const std::v
 }
 
 Deck read_deck(const std::string& path, const std::vector<std::string>& overrides) {
-  return parse_deck(text_of_file(path), path, overrides);
+  return parse_deck(text_of_deck(path), path, overrides);
 }
 
 std::string resolved_text(const Deck& deck) {

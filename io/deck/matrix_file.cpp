@@ -155,8 +155,11 @@ void Reader::read_setting(const std::string& name, const toml::node& value, cons
   } else if (name == "repetitions") {
     if (integer < 1 || integer > kMostRepetitions) refuse(origin, what, "accepted: integer in 1 to 1000");
     matrix_.repetitions = integer;
+  } else if (name == "timeout_s") {
+    if (!(number > 0.0)) refuse(origin, what, "accepted: number > 0, in seconds");
+    matrix_.timeout_s = number;
   } else {
-    const std::vector<std::string> names = {"deck", "dir", "name", "steps", "minutes", "repetitions"};
+    const std::vector<std::string> names = {"deck", "dir", "name", "steps", "minutes", "repetitions", "timeout_s"};
     refuse(origin, what, "no such key; accepted in [sweep] are " + joined(names) + did_you_mean(name, names));
   }
 }
@@ -279,6 +282,7 @@ Matrix Reader::finish() {
     refuse(deck_origin_, "sweep.deck = " + toml_string(matrix_.deck),
            "no such file; accepted: path of a deck, relative to the matrix");
   }
+  matrix_.deck_text = read_whole_file(matrix_.deck, kMaxDeckBytes);
   matrix_.dir = without_trailing_slash(matrix_.dir);
   return matrix_;
 }

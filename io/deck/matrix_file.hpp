@@ -7,6 +7,7 @@
 //   name = "stages"                  # default: the matrix's name
 //   steps = 100                      # of each case: run.steps; or minutes = 2, run.max_minutes; default: the deck's
 //   repetitions = 1
+//   timeout_s = 600                  # ends a case that has not ended after so many seconds; default: none
 //   [set]
 //   optim.lr = 1e-3                  # any key of a deck
 //   [axes]
@@ -41,11 +42,13 @@ struct Axis {
 
 struct Matrix {
   std::string path;
-  std::string deck;  ///< its path, from the current directory
+  std::string deck;       ///< its path, from the current directory
+  std::string deck_text;  ///< read once, so that all cases are of one deck
   std::string dir;
   std::string name;
   std::int64_t repetitions = 1;
-  DeckKeys set;  ///< for all cases; [sweep] steps or minutes and the command line's keys are among them
+  double timeout_s = 0.0;  ///< of a case; 0: none
+  DeckKeys set;            ///< for all cases; [sweep] steps or minutes and the command line's keys are among them
   std::vector<Axis> axes;
 };
 

@@ -110,6 +110,13 @@ bool is_section(const std::string& name) {
   if (given.section == "lora" || given.section == "peft") {
     refuse(given.origin, "[" + given.section + "]", "no such section; did you mean [model.lora]?");
   }
+  if (given.section == "sweep" || given.section == "set" || given.section == "axes") {
+    const std::string file = given.origin.substr(0, given.origin.rfind(':'));
+    refuse(given.origin, "[" + given.section + "]",
+           given.origin == kCommandLine ? "a section of a matrix, which only the command sweep reads"
+                                        : "a section of a matrix, not of a deck; accepted is `kozero sweep " + file +
+                                              "`, which trains its cases");
+  }
   const std::string ours = key_of_peer(given.name);
   if (!ours.empty()) refuse(given.origin, given.key(), "no such key; did you mean " + ours + "?");
   refuse(given.origin, "[" + given.section + "]",

@@ -12,6 +12,7 @@
 #include <kozero/core/error.hpp>
 #include "io/posix/block_hashes.hpp"
 #include "io/posix/file.hpp"
+#include "io/posix/named_file.hpp"
 #include "io/safetensors/float_formats.hpp"
 #include "io/safetensors/reader.hpp"
 
@@ -90,7 +91,7 @@ void widen(float* to, std::int64_t count, const Convert& convert) {
 
 WeightMap read_safetensors_index(const std::string& path) {
   const auto json =
-      nlohmann::json::parse(read_whole_file(path, kMaxIndexBytes), IndexGuard(path), /*allow_exceptions=*/false);
+      nlohmann::json::parse(read_named_file(path, kMaxIndexBytes), IndexGuard(path), /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object()) {
     throw Error(Failure::input, path + ": not an index: no object weight_map");
   }
@@ -133,6 +134,7 @@ std::string safetensors_index_text(const WeightMap& map, std::int64_t total_byte
 
 SafetensorsFile::SafetensorsFile(const std::string& path)
     : path_(path), file_(path, FileDescriptor::Use::read), opened_(file_.stamp()) {
+  require_same_stamp(path, opened_);
   const std::string header = read_header(path, file_);
   data_begin_ = kLengthBytes + static_cast<std::int64_t>(header.size());
   entries_ = parse_safetensors_header(path, header, file_.size() - data_begin_);

@@ -8,6 +8,7 @@
 
 #include <kozero/core/error.hpp>
 #include "io/posix/file.hpp"
+#include "io/posix/named_file.hpp"
 #include "io/posix/readable.hpp"
 #include "io/text/bpe_tokenizer.hpp"
 #include "io/text/sentencepiece_tokenizer.hpp"
@@ -33,7 +34,7 @@ constexpr std::int64_t kMaxFileBytes = std::int64_t{128} << 20;
 
 /// The tokenizer of a file of any supported kind.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
-  std::string bytes = read_whole_file(path, kMaxFileBytes);
+  std::string bytes = read_named_file(path, kMaxFileBytes);
   if (looks_like_sentencepiece(bytes)) return std::make_unique<SentencePieceTokenizer>(path, std::move(bytes));
   if (bytes == ByteTokenizer::file_text() || bytes == ByteTokenizer::hugging_face_text()) {
     return std::make_unique<ByteTokenizer>();

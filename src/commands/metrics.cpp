@@ -69,10 +69,13 @@ std::string cell_of(const Json& value) {
   return value.is_null() ? "" : value.dump();
 }
 
-void print_csv(const std::string& path) {
+/// `most`: the newest rows that are printed; 0: all. The columns are those of all rows.
+void print_csv(const std::string& path, std::int64_t most) {
   std::vector<std::string> columns;
   std::set<std::string> known;
+  std::int64_t rows = 0;
   for_each_row(path, [&](const Json& row) {
+    ++rows;
     for_each_column(row, [&](const std::string& name, const Json& /*value*/) {
       if (known.insert(name).second) columns.push_back(name);
     });
@@ -85,7 +88,9 @@ void print_csv(const std::string& path) {
   }
   std::cout << '\n';
   std::vector<std::string> cells(columns.size());
+  std::int64_t left_out = most == 0 ? 0 : std::max<std::int64_t>(rows - most, 0);
   for_each_row(path, [&](const Json& row) {
+    if (left_out-- > 0) return;
     std::ranges::fill(cells, "");
     for_each_column(row, [&](const std::string& name, const Json& value) {
       if (const auto place = places.find(name); place != places.end()) cells[place->second] = cell_of(value);
@@ -126,14 +131,15 @@ void metrics(const distributed::Environment& environment, const Arguments& argum
   OptionParser parser("metrics");
   std::string path;
   bool as_csv = false;
-  std::int64_t most = 20;
+  constexpr std::int64_t kMostInTable = 20;
+  std::int64_t most = 0;
   parser.add("run", path).required();
-  parser.add_flag("--csv", as_csv, "all steps and all numbers as CSV: one column each, named as in metrics.jsonl");
-  parser.add("--last", most, "newest steps to print").type_name("N").positive();
+  parser.add_flag("--csv", as_csv, "all numbers as CSV: one column each, named as in metrics.jsonl");
+  parser.add("--last", most, "newest steps to print").type_name("N").default_text("20; with --csv all").positive();
   parser.parse(arguments);
   if (environment.rank() != 0) return;
   const std::string file = metrics_of(path);
-  as_csv ? print_csv(file) : print_table(file, most);
+  as_csv ? print_csv(file, most) : print_table(file, most == 0 ? kMostInTable : most);
 }
 
 }  // namespace kozero::commands

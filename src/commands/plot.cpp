@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// plot.cpp: curves of runs, drawn by gnuplot in the terminal or into an SVG file.
+// plot.cpp: curves of runs, drawn by gnuplot in the terminal or into an SVG or PNG file.
 // Each run's metrics.jsonl is read once, line by line.
 // Incomplete lines are ignored, since the last line of a running run may be half written.
 #include <fmt/format.h>
@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <iostream>
+#include <set>
 #include <vector>
 
 #include <kozero/commands/commands.hpp>
@@ -33,12 +35,15 @@ namespace {
 
 struct Quantity {
   const char* title;
+  const char* unit;
   bool from_zero;  ///< whether its axis begins at 0
 };
 
 constexpr std::array<std::string_view, 4> kKeys = {"loss", "val_loss", "lr", "grad_norm"};  // of metrics.jsonl
-constexpr std::array<Quantity, kKeys.size()> kQuantities = {
-    {{"loss", false}, {"validation loss", false}, {"learning rate", true}, {"gradient norm", true}}};
+constexpr std::array<Quantity, kKeys.size()> kQuantities = {{{"loss", "nats per token", false},
+                                                             {"validation loss", "nats per token", false},
+                                                             {"learning rate", "learning rate", true},
+                                                             {"gradient norm", "norm before clipping", true}}};
 constexpr std::size_t kStretches = 1024;  // more than a picture has columns
 
 struct DrawnRun {
@@ -98,40 +103,63 @@ void send_rows(const DrawnRun& run, std::size_t index, io::PipedProgram& gnuplot
   }
 }
 
+/// The last parts of the runs' paths, or the paths if two of these are equal.
+std::vector<std::string> names_of(const std::vector<DrawnRun>& runs) {
+  std::vector<std::string> names;
+  std::set<std::string> known;
+  for (const DrawnRun& run : runs) {
+    names.push_back(std::filesystem::path(run.name).filename().string());
+    known.insert(names.back());
+  }
+  if (known.size() == runs.size()) return names;
+  names.clear();
+  for (const DrawnRun& run : runs) names.push_back(run.name);
+  return names;
+}
+
 /// "plot $run0_1 using 1:2 ..., $run1_1 ..." of one quantity; "" if no run has it.
-std::string panel(std::size_t quantity, const std::vector<DrawnRun>& runs) {
+std::string panel(std::size_t quantity, const std::vector<DrawnRun>& runs, bool in_terminal) {
+  const std::vector<std::string> names = names_of(runs);
   std::string lines;
   std::size_t points = 0;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const auto& curve = runs[i].curves[quantity];
     points = std::max(points, curve.size());
     if (curve.empty()) continue;
-    lines += fmt::format("{} $run{}_{} using 1:2 with {} linetype {} title {}", lines.empty() ? "plot" : ",", i,
-                         quantity, curve.size() == 1 ? "points" : "lines", i + 1, gnuplot_text(runs[i].name));
+    lines += fmt::format("{} $run{}_{} using 1:2 with {} linetype {} {} title {}", lines.empty() ? "plot" : ",", i,
+                         quantity, curve.size() == 1 ? "points" : "lines", i + 1,
+                         in_terminal ? "" : report::gnuplot_color(i) + " lw 2", gnuplot_text(names[i]));
   }
   const bool from_zero = kQuantities[quantity].from_zero || points < 2;  // an axis needs an extent
-  return lines.empty() ? ""
-                       : fmt::format("set title '{}'\nset yrange [{}:*]\n{}\n", kQuantities[quantity].title,
-                                     from_zero ? "0" : "*", lines);
+  return lines.empty()
+             ? ""
+             : fmt::format("set title '{}'\nset yrange [{}:*]\n{}{}\n", kQuantities[quantity].title,
+                           from_zero ? "0" : "*",
+                           in_terminal ? "" : fmt::format("set ylabel '{}'\n", kQuantities[quantity].unit), lines);
 }
 
-void send_panels(const std::vector<DrawnRun>& runs, bool in_terminal, io::PipedProgram& gnuplot) {
+/// `type`: svg or png; "": in the terminal.
+void send_panels(const std::vector<DrawnRun>& runs, const std::string& type, io::PipedProgram& gnuplot) {
+  constexpr int kWidth = 480, kHeight = 340;
+  const bool in_terminal = type.empty();
   std::vector<std::string> panels;
   for (std::size_t quantity = 0; quantity < kKeys.size(); ++quantity) {
-    if (const std::string text = panel(quantity, runs); !text.empty()) panels.push_back(text);
+    if (const std::string text = panel(quantity, runs, in_terminal); !text.empty()) panels.push_back(text);
   }
-  const std::size_t rows = in_terminal ? panels.size() : (panels.size() + 1) / 2;
+  const auto count = static_cast<int>(panels.size());
+  const int columns = in_terminal ? 1 : count == 4 ? 2 : count;
+  const int rows = count / columns;
   gnuplot.write(in_terminal ? fmt::format("set terminal dumb noenhanced size {},{}\n", io::terminal_width(), 16 * rows)
-                            : fmt::format("set terminal svg noenhanced size 1000,{} background 'white'\n", 360 * rows));
+                            : report::gnuplot_terminal(type, kWidth * columns, kHeight * rows));
   gnuplot.write("set encoding utf8\nset xlabel 'step'\nset offsets 0, 0, graph 0.05, 0\n");
-  gnuplot.write(fmt::format("set multiplot layout {},{}\n", rows, in_terminal ? 1 : 2));
+  gnuplot.write(fmt::format("set multiplot layout {},{}\n", rows, columns));
   for (const auto& text : panels) gnuplot.write(text);
   gnuplot.write("unset multiplot\n");
 }
 
-void draw(const std::vector<DrawnRun>& runs, bool in_terminal, io::PipedProgram& gnuplot) {
+void draw(const std::vector<DrawnRun>& runs, const std::string& type, io::PipedProgram& gnuplot) {
   for (std::size_t i = 0; i < runs.size(); ++i) send_rows(runs[i], i, gnuplot);
-  send_panels(runs, in_terminal, gnuplot);
+  send_panels(runs, type, gnuplot);
 }
 
 }  // namespace
@@ -141,17 +169,19 @@ void plot(const distributed::Environment& environment, const Arguments& argument
   std::vector<std::string> paths;
   std::string out;
   parser.add("runs", paths).required().at_least_values(1);
-  parser.add("--out", out, "an SVG file instead of the terminal").type_name("FILE.svg");
+  parser.add("--out", out, "an SVG or PNG file instead of the terminal").type_name("FILE.svg|FILE.png");
   parser.parse(arguments);
-  if (!out.empty() && !out.ends_with(".svg")) {
-    throw Error(Failure::deck, "--out " + out + ": accepted are names that end in .svg", Error::Seen::by_all_ranks);
+  const std::string type = out.ends_with(".svg") ? "svg" : out.ends_with(".png") ? "png" : "";
+  if (!out.empty() && type.empty()) {
+    throw Error(Failure::deck, "--out " + out + ": accepted are names that end in .svg or .png",
+                Error::Seen::by_all_ranks);
   }
   if (environment.rank() != 0) return;
   const std::vector<DrawnRun> runs = read_runs(paths);
   if (out.empty()) {
-    return report::run_gnuplot(STDOUT_FILENO, [&](io::PipedProgram& gnuplot) { draw(runs, true, gnuplot); });
+    return report::run_gnuplot(STDOUT_FILENO, [&](io::PipedProgram& gnuplot) { draw(runs, "", gnuplot); });
   }
-  report::draw_into(out, [&](io::PipedProgram& gnuplot) { draw(runs, false, gnuplot); });
+  report::draw_into(out, [&](io::PipedProgram& gnuplot) { draw(runs, type, gnuplot); });
   std::cout << escaped(out) << ": " << runs.size() << (runs.size() == 1 ? " run" : " runs") << std::endl;
 }
 

@@ -11,6 +11,8 @@
 #include <kozero/run/session.hpp>
 #include <kozero/run/unsaved_run.hpp>
 #include "io/deck/check.hpp"
+#include "io/deck/named_deck.hpp"
+#include "io/posix/block_hashes.hpp"
 #include "src/commands/verify.hpp"
 
 namespace kozero::commands {
@@ -35,9 +37,11 @@ std::string forwarded_signal(const std::vector<std::string>& stop_signals) {
 }  // namespace
 
 /// Prints how many ranks kozero.sh starts for the command `train ...` or `verify ...`: the deck's run.ranks; for verify
-/// the largest of --ranks, or with RUN --replay the count of that run. For `restarts ...` and `hosts ...`, a `train`
-/// that kozero.sh starts with --restarts or with --hosts alone, also prints run.dir, checkpoint.resume ("auto" by
-/// default) and a signal that stops the run. Throws the same errors as the command.
+/// the largest of --ranks, or with RUN --replay the count of that run. For `train ...` the deck's hash follows, and
+/// otherwise the deck's text is kept, so that what kozero.sh starts is of this deck (io/deck/named_deck.hpp). For
+/// `restarts ...` and `hosts ...`, a `train` that kozero.sh starts with --restarts or with --hosts alone, also prints
+/// run.dir, checkpoint.resume ("auto" by default) and a signal that stops the run. Throws the same errors as the
+/// command.
 void ranks(const distributed::Environment& environment, const Arguments& command) {
   const std::string name = command.empty() ? "" : command[0];
   if (name != "train" && name != "verify" && name != "restarts" && name != "hosts") {
@@ -77,8 +81,10 @@ void ranks(const distributed::Environment& environment, const Arguments& command
     return deck;
   });
   if (!session.is_first_rank()) return;
+  io::keep_named_deck(deck_arguments.path);
   std::cout << (options.ranks.empty() ? session.deck().run.ranks : *std::ranges::max_element(options.ranks))
             << std::endl;
+  if (name == "train") std::cout << io::xxh3_128(io::text_of_named_deck(deck_arguments.path)) << std::endl;
   if (name != "restarts" && name != "hosts") return;
   const io::Deck& deck = session.deck();
   std::cout << deck.run.dir << "\n"

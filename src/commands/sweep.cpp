@@ -1,8 +1,11 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // sweep.cpp: the command `sweep`: trains every combination of a matrix's values, each once and in a folder of its own.
-//   SWEEP/sweep.json   SWEEP/cases/ID/case.json, written when a case ends   SWEEP/cases/ID/run/   .../output.txt
+//   SWEEP/sweep.json   SWEEP/cases/ID/case.json, written when a case ends   .../run/   .../output.txt   .../deck.toml
 // A case without case.json is run again from nothing; one with it never is, unless it failed and --retry is given.
+// Cases of the folder that are not in the matrix stay as they are. All cases are of the deck that was read first, and
+// of the data, other files and program whose hashes are in their identities: these are compared before and after a
+// case.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <fnmatch.h>
@@ -25,6 +28,7 @@
 #include <kozero/run/provenance.hpp>
 #include <kozero/run/stop_signals.hpp>
 #include "io/deck/matrix_file.hpp"
+#include "io/deck/named_deck.hpp"
 #include "io/posix/file.hpp"
 #include "io/posix/readable.hpp"
 #include "io/posix/system_resources.hpp"
@@ -109,7 +113,7 @@ std::vector<std::string> launcher_of(const Order& order, int ranks) {
 
 std::vector<std::string> words_of(const SweepCase& one, const io::Matrix& matrix, const Order& order) {
   std::vector<std::string> words = launcher_of(order, one.ranks());
-  words.insert(words.end(), {run::this_program().string(), "train", matrix.deck});
+  words.insert(words.end(), {host_program(), "train", matrix.deck});
   words.insert(words.end(), one.keys.begin(), one.keys.end());
   return words;
 }
@@ -131,7 +135,7 @@ class Sweep {
         environment_(environment),
         command_(std::move(command)),
         matrix_(io::read_matrix(order.matrix, order.overrides)),
-        cases_(cases_of(matrix_)),
+        cases_(cases_of(matrix_, hashes_)),
         before_(read_sweep(matrix_, cases_)) {
     for (std::size_t i = 0; i < cases_.size(); ++i) {
       records_.push_back(record_of(cases_[i]));
@@ -151,8 +155,11 @@ class Sweep {
   [[nodiscard]] std::vector<std::size_t> due() const;
   [[nodiscard]] std::string state_of(std::size_t i) const;
   [[nodiscard]] std::string plan_line(std::size_t i, std::size_t width) const;
+  void say_others();
   void prepare_folder();
   void run_case(std::size_t i, std::size_t left, StopSignals& signals);
+  /// Adds to the rate by which plans are corrected.
+  void count_time(const SweepCase& one, double seconds);
   void end_case(std::size_t i, const ProcessEnd& end, const std::string& command, const std::string& start);
   /// Seconds that the due cases need, by the plan and what cases took so far; "" if unknown.
   [[nodiscard]] std::string time_left(double of_this_case) const;
@@ -163,12 +170,13 @@ class Sweep {
   const distributed::Environment& environment_;
   std::string command_;
   io::Matrix matrix_;
+  ContentHashes hashes_;
   std::vector<SweepCase> cases_;
   SweepFile before_;
   std::vector<std::optional<CaseRecord>> records_;
   std::vector<std::size_t> chosen_;
   io::Log log_ = io::Log::on_standard_output();
-  double ran_s_ = 0.0;      // of cases that ended in this call
+  double ran_s_ = 0.0;      // of cases that ended
   double planned_s_ = 0.0;  // their plans
 };
 
@@ -200,12 +208,17 @@ std::string Sweep::plan_line(std::size_t i, std::size_t width) const {
                      planned ? duration_text(*planned) : "?", state_of(i), fits ? "" : " (more than is free here)");
 }
 
+void Sweep::say_others() {
+  const std::string text = text_of_others(before_);
+  if (!text.empty()) log_.say(matrix_.dir + ": " + text);
+}
+
 void Sweep::print_plan() {
-  plan_cases(cases_, environment_);
+  plan_cases(cases_, environment_, Only::all);
   std::size_t width = 4;
   for (const std::size_t i : chosen_) width = std::max(width, cases_[i].title(matrix_).size());
   log_.say(fmt::format("{:>4}  {:<{}}  {:>5}  {:>12}  {:>10}  {:>12}  {}", "case", "name", width, "ranks", "per rank",
-                       "per step", "all steps", "state"));
+                       "per step", "in all", "state"));
   std::int64_t most = 0;
   double seconds = 0.0;
   std::size_t unknown = 0;
@@ -226,12 +239,17 @@ void Sweep::print_plan() {
     seconds += planned.value_or(0.0);
     if (!planned) ++unknown;
   }
+  say_others();
   log_.say(
-      fmt::format("{}: {}, {} to run: {}{} of steps, and at most {} of arrays in a case; starts, data, evaluations "
+      fmt::format("{}: {}, {} to run: {}{} of steps and evaluations, and at most {} of arrays in a case; starts, data "
                   "and files come on top",
                   matrix_.dir, counted(chosen_.size()), due().size(), duration_text(seconds),
                   unknown > 0 ? fmt::format(" without {} of unknown length", unknown) : "", io::readable_bytes(most)));
-  order_.json.print({{"sweep", matrix_.dir}, {"cases", list}, {"to_run", due().size()}, {"seconds", seconds}});
+  order_.json.print({{"sweep", matrix_.dir},
+                     {"cases", list},
+                     {"others", before_.others.size()},
+                     {"to_run", due().size()},
+                     {"seconds", seconds}});
 }
 
 void Sweep::print_array() const {
@@ -242,7 +260,7 @@ void Sweep::print_array() const {
     ranks = std::max(ranks, cases_[i].ranks());
   }
   if (numbers.empty()) throw Error(Failure::deck, "--array: all cases have ended; nothing is to be run");
-  std::vector<std::string> words = {run::this_program().string(), "sweep", order_.matrix};
+  std::vector<std::string> words = {host_program(), "sweep", order_.matrix};
   words.insert(words.end(), order_.overrides.begin(), order_.overrides.end());
   if (order_.retry) words.emplace_back(kRetry);
   words.insert(words.end(), {"--launcher", order_.launcher.empty() ? run::slurm_launcher() : order_.launcher});
@@ -260,7 +278,7 @@ void Sweep::print_array() const {
 /// Writes sweep.json, unless it has all cases already.
 void Sweep::prepare_folder() {
   if (before_.is_current) return;
-  plan_cases(cases_, environment_);
+  plan_cases(cases_, environment_, Only::unplanned);
   write_sweep(matrix_, cases_, command_, before_);
 }
 
@@ -275,18 +293,28 @@ std::string Sweep::time_left(double of_this_case) const {
   return left > 0.0 ? fmt::format(", about {} left", io::readable_seconds(left)) : "";
 }
 
+void Sweep::count_time(const SweepCase& one, double seconds) {
+  const auto planned = one.planned_s();
+  if (!planned) return;
+  ran_s_ += seconds;
+  planned_s_ += *planned + kStart;
+}
+
 void Sweep::end_case(std::size_t i, const ProcessEnd& end, const std::string& command, const std::string& start) {
   const SweepCase& one = cases_[i];
   // A run that its time ends is complete: that is what run.max_minutes asks for.
-  const bool in_time = end.status == kPreempted && one.deck.run.max_minutes > 0.0;
+  const bool in_time = end.status == kPreempted && one.deck.run.max_minutes > 0.0 && !end.ran_out;
   const bool is_finished = io::status_of_run(one.run_folder()).state == "finished";
   CaseRecord record{(end.status == 0 && is_finished) || in_time, end.status, end.seconds, ""};
   if (!record.is_done) record.why = io::printable_line(reason_in(one.folder + "/" + kOutputFile));
   if (end.status == 0 && !is_finished) record.why = "its process ended with status 0, and its run is not finished";
+  if (end.ran_out && !record.is_done) {
+    record.why = fmt::format("sweep.timeout_s = {}: it had not ended after this time, at step {}", matrix_.timeout_s,
+                             io::status_of_run(one.run_folder()).step);
+  }
   write_record(one, record, command, start);
   records_[i] = record;
-  ran_s_ += end.seconds;
-  planned_s_ += one.planned_s().value_or(0.0) + kStart;
+  count_time(one, end.seconds);
 }
 
 /// Whether the run in the folder was stopped by a signal, not by its own clock.
@@ -302,19 +330,26 @@ void Sweep::run_case(std::size_t i, std::size_t left, StopSignals& signals) {
                         [&] { log_.say(name + ": waits for the end of its process of an earlier sweep"); });
   records_[i] = record_of(one);  // another task of a job array may have run it
   if (!is_due(i)) return;
-  remove_case(one);
-  const std::vector<std::string> words = words_of(one, matrix_, order_);
+  require_identity(matrix_, one, hashes_);
+  begin_case(matrix_, one);
+  const ProcessOrder process{.words = words_of(one, matrix_, order_),
+                             .deck = one.folder + "/" + kDeckOfCase,
+                             .output = one.folder + "/" + kOutputFile,
+                             .status_file = one.folder + "/" + kStatusOfRanks,
+                             .timeout_s = matrix_.timeout_s};
   const std::string start = io::time_now();
   const auto show = [&](double seconds) {
     if (!log_.interactive()) return;
     const std::int64_t step = io::status_of_run(one.run_folder()).step;
     log_.status(fmt::format("{}: step {}, {}{}", name, step, io::readable_seconds(seconds), time_left(seconds)));
   };
-  const ProcessEnd end =
-      run_process(words, one.folder + "/" + kOutputFile, one.folder + "/" + kStatusOfRanks, signals, show);
-  if (end.status == kPreempted && is_stopped_by_signal(one.run_folder())) stop(&signals);
+  const ProcessEnd end = run_process(process, signals, show);
+  if (!end.ran_out && end.status == kPreempted && is_stopped_by_signal(one.run_folder())) stop(&signals);
   if (signals.first() != 0 && end.status != 0) stop(&signals);
-  end_case(i, end, shell_line(words), start);
+  require_identity(matrix_, one, hashes_);
+  end_case(i, end,
+           fmt::format("{}={} {}", io::kDeckCopy, run::quoted_for_shell(process.deck), shell_line(process.words)),
+           start);
   const CaseRecord& record = *records_[i];
   const std::string rest = left > 0 ? fmt::format("; {} to run{}", left, time_left(0.0)) : "";
   log_.say(record.is_done ? fmt::format("{}: done in {}{}", name, duration_text(end.seconds), rest)
@@ -346,6 +381,10 @@ void Sweep::run() {
     prepare_folder();
     if (order_.number > 0) lock.reset();
   }
+  say_others();
+  for (std::size_t i = 0; i < cases_.size(); ++i) {
+    if (records_[i] && records_[i]->is_done) count_time(cases_[i], records_[i]->seconds);
+  }
   const auto start = std::chrono::steady_clock::now();
   for (std::size_t k = 0; k < list.size(); ++k) run_case(list[k], list.size() - k - 1, signals);
   summarize(list.size(), std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
@@ -371,6 +410,7 @@ void Sweep::summarize(std::size_t run, double seconds) {
                      {"done", done},
                      {"failed", failed.size()},
                      {"run", run},
+                     {"others", before_.others.size()},
                      {"seconds", seconds}});
   if (first == nullptr) return;
   const bool known = first->exit_status > 0 && first->exit_status <= static_cast<int>(Failure::non_finite);

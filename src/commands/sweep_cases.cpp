@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <set>
 #include <utility>
 
 #include <kozero/core/error.hpp>
@@ -15,6 +14,7 @@
 #include <kozero/distributed/make_communicator.hpp>
 #include <kozero/plan/memory_plan.hpp>
 #include <kozero/plan/step_time.hpp>
+#include <kozero/run/adapters.hpp>
 #include <kozero/run/device_choice.hpp>
 #include <kozero/run/provenance.hpp>
 #include <kozero/run/weights_source.hpp>
@@ -24,6 +24,7 @@
 #include "io/deck/schema.hpp"
 #include "io/posix/block_hashes.hpp"
 #include "io/posix/file.hpp"
+#include "src/commands/content_hashes.hpp"
 #include "src/commands/sweep_cases.hpp"
 
 namespace kozero::commands {
@@ -35,46 +36,11 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kFolderDigits = 12;
 constexpr std::size_t kMostCases = 10'000;
 
-/// Hashes of files and folders, each read once.
-class ContentHashes {
- public:
-  /// Of the bytes of a file, or of all files below a folder, in the order of their paths.
-  const std::string& of(const std::string& path) {
-    const auto known = known_.find(path);
-    if (known != known_.end()) return known->second;
-    return known_[path] = io::is_folder(path) ? of_folder(path) : of_file(path);
-  }
-
- private:
-  static std::string of_file(const std::string& path) {
-    const auto recorded = io::read_shard_hashes(path);
-    if (recorded) return io::hash_of_hashes(recorded->blocks);
-    const io::FileDescriptor file(path, io::FileDescriptor::Use::read);
-    io::RunningHash hash;
-    std::string part(std::size_t{1} << 20, '\0');
-    for (std::int64_t offset = 0;;) {
-      const std::int64_t extent = file.read_up_to(part, offset);
-      if (extent == 0) return hash.digits();
-      hash.add(std::string_view(part).substr(0, static_cast<std::size_t>(extent)));
-      offset += extent;
-    }
-  }
-
-  static std::string of_folder(const std::string& path) {
-    std::set<std::string> files;
-    for (const auto& entry : fs::recursive_directory_iterator(path)) {
-      if (entry.is_regular_file()) files.insert(entry.path().string());
-    }
-    std::vector<std::string> hashes;
-    for (const auto& file : files) hashes.push_back(of_file(file));
-    return io::hash_of_hashes(hashes);
-  }
-
-  std::map<std::string, std::string> known_;
-};
-
 /// The deck with content hashes in place of the paths that it reads, and without the paths that it writes.
 io::Deck without_paths(io::Deck deck, ContentHashes& hashes) {
+  if (deck.data.has_text()) {  // "auto" is a file beside the tokenizer
+    deck.data.chat_template = data::chat_template_of(deck.data.chat_template, deck.data.tokenizer);
+  }
   const auto replace_texts = [&](std::vector<std::string>& paths) {
     if (paths.empty()) return;
     std::vector<std::string> contents;
@@ -86,6 +52,7 @@ io::Deck without_paths(io::Deck deck, ContentHashes& hashes) {
   for (auto& path : deck.data.tokens) path = hashes.of(path);
   if (io::path_kind(deck.data.tokenizer) == io::PathKind::file) deck.data.tokenizer = hashes.of(deck.data.tokenizer);
   if (deck.run.tuning != "none") deck.run.tuning = hashes.of(deck.run.tuning);
+  if (deck.model.lora.init != run::kNoAdapters) deck.model.lora.init = hashes.of(deck.model.lora.init);
   if (deck.model.init != train::kRandom) {
     const train::NamedPath named = train::named_path(deck.model.init);
     const bool is_folder = named.kind == train::NamedPath::Kind::hugging_face;
@@ -104,7 +71,7 @@ fs::path program_on_gpus(const io::Deck& deck) {
 
 std::string program_of(const io::Deck& deck) {
   const fs::path on_gpus = program_on_gpus(deck);
-  return (on_gpus.empty() ? run::this_program() : on_gpus).string();
+  return on_gpus.empty() ? host_program() : on_gpus.string();
 }
 
 std::string identity_of(const SweepCase& one, ContentHashes& hashes) {
@@ -152,10 +119,10 @@ SweepCase case_of(const io::Matrix& matrix, const std::vector<const io::AxisValu
   if (one.name.empty()) one.name = matrix.name;
   try {
     // Runs share the tokens of a text, as those of the deck itself do.
-    const io::Deck given = io::read_deck(matrix.deck, overrides.list());
+    const io::Deck given = io::parse_deck(matrix.deck_text, matrix.deck, overrides.list());
     if (given.data.has_text()) overrides.set_unless_given("data.cache", io::toml_string(data::token_cache_of(given)));
     one.keys = overrides.list();
-    one.deck = io::read_deck(matrix.deck, one.keys);
+    one.deck = io::parse_deck(matrix.deck_text, matrix.deck, one.keys);
   } catch (const Error& problem) {
     throw of_case(problem, matrix, one);
   }
@@ -207,6 +174,41 @@ class Speeds {
   std::map<std::string, plan::Speed> known_;
 };
 
+/// Times that a run evaluates; 0 without validation data.
+std::int64_t evaluations_of(const io::Deck& deck) {
+  if (deck.data.val_fraction <= 0.0) return 0;
+  const std::int64_t every = deck.train.eval_every, steps = deck.run.steps;
+  if (every == 0) return 1;
+  return steps / every + (steps % every == 0 ? 0 : 1);
+}
+
+/// The most sequences of one evaluation. A token of text has one byte or more.
+std::int64_t most_sequences(const io::Deck& deck, const train::Settings& settings) {
+  const std::int64_t asked = deck.train.eval_batches * settings.batch.global_batch;  // 0: all that are there
+  if (deck.data.text.empty()) return asked;
+  const auto bytes = static_cast<double>(data::total_bytes(data::find_text(deck.data.text)));
+  const auto there = static_cast<std::int64_t>(deck.data.val_fraction * bytes / static_cast<double>(settings.step.seq));
+  return asked == 0 ? there : std::min(asked, there);
+}
+
+/// Planned seconds of one evaluation: forward passes, a third of a micro-step's operations each, and in stage 3 one of
+/// the two gathers of a micro-step.
+double evaluation_time(const io::Deck& deck, const train::Settings& settings, const plan::MemoryPlan& plan,
+                       const plan::StepTime& step, const plan::Rates& rates) {
+  if (evaluations_of(deck) == 0) return 0.0;
+  const auto micro_steps = static_cast<double>(settings.batch.micro_steps);
+  const std::int64_t per_round = settings.batch.micro_batch * plan.num_ranks;
+  const auto rounds = static_cast<double>((most_sequences(deck, settings) + per_round - 1) / per_round);
+  double gather = 0.0;
+  if (settings.zero.stage == 3 && plan.num_ranks > 1) {
+    const auto bytes = static_cast<double>(plan.sent.gathered), calls = static_cast<double>(plan.sent.gathers);
+    const double gbit = settings.comm.throttle_gbit;
+    const double per_byte = std::max(gbit > 0.0 ? 8e-9 / gbit : 0.0, 1.0 / rates.link);
+    gather = (bytes * per_byte + calls * std::max(1e-6 * settings.comm.latency_us, rates.latency_s)) / 2.0;
+  }
+  return rounds / micro_steps * ((step.products + step.streams) / 3.0 + gather);
+}
+
 void plan_case(SweepCase& one, Speeds& speeds, distributed::Communicator& alone) {
   const bool on_gpus = !program_on_gpus(one.deck).empty();
   io::Deck deck = run::with_initial_model(one.deck, alone);
@@ -220,7 +222,9 @@ void plan_case(SweepCase& one, Speeds& speeds, distributed::Communicator& alone)
   if (on_gpus) return;
   const int cores = static_cast<int>(std::ssize(cores_of(allowed_cpus())));
   const plan::Rates rates = plan::rates_at(speeds.of(settings), settings, one.ranks(), threads_of(deck, cores));
-  one.step_s = plan::step_time(settings, plan, rates).total();
+  const plan::StepTime time = plan::step_time(settings, plan, rates);
+  one.step_s = time.total();
+  one.evaluation_s = evaluation_time(one.deck, settings, plan, time, rates);
 }
 
 }  // namespace
@@ -231,14 +235,37 @@ std::string SweepCase::title(const io::Matrix& matrix) const {
 
 std::optional<double> SweepCase::planned_s() const {
   std::optional<double> seconds;
-  if (step_s && deck.run.steps > 0) seconds = *step_s * static_cast<double>(deck.run.steps);
+  if (step_s && deck.run.steps > 0) {
+    const auto evaluations = static_cast<double>(evaluations_of(deck));
+    seconds = *step_s * static_cast<double>(deck.run.steps) + evaluations * evaluation_s;
+  }
   if (deck.run.max_minutes <= 0.0) return seconds;
   return std::min(60.0 * deck.run.max_minutes, seconds.value_or(60.0 * deck.run.max_minutes));
 }
 
-std::vector<SweepCase> cases_of(const io::Matrix& matrix) {
+std::string host_program() {
+  static const std::string kProgram = run::this_program().string();
+  return kProgram;
+}
+
+void require_identity(const io::Matrix& matrix, const SweepCase& one, ContentHashes& hashes) {
+  std::string why;
+  try {
+    if (identity_of(one, hashes) == one.identity) return;
+    why = hashes.changed().empty() ? "the list of its data's files changed" : hashes.changed() + " changed";
+  } catch (const Error& problem) {
+    why = problem.what();
+  } catch (const fs::filesystem_error& problem) {
+    why = problem.what();
+  }
+  throw Error(Failure::input, fmt::format("sweep.dir = \"{}\": case {}: {} after the sweep had begun, and is a part of "
+                                          "what identifies the case; restore it and call the sweep again, or give "
+                                          "another folder, such as sweep.dir={}-2",
+                                          matrix.dir, one.title(matrix), why, matrix.dir));
+}
+
+std::vector<SweepCase> cases_of(const io::Matrix& matrix, ContentHashes& hashes) {
   const std::vector<SweepCase> once = combinations(matrix);
-  ContentHashes hashes;
   std::map<std::string, std::string> names;
   std::vector<SweepCase> cases;
   for (std::int64_t repetition = 1; repetition <= matrix.repetitions; ++repetition) {
@@ -266,12 +293,13 @@ std::vector<SweepCase> cases_of(const io::Matrix& matrix) {
   return cases;
 }
 
-void plan_cases(std::vector<SweepCase>& cases, const distributed::Environment& environment) {
+void plan_cases(std::vector<SweepCase>& cases, const distributed::Environment& environment, Only only) {
   const train::Runtime runtime(0, environment);
   MemoryLedger ledger;
   const auto alone = distributed::make_communicator("self", distributed::Ranks(0, 0, 1), ledger);
   Speeds speeds;
   for (SweepCase& one : cases) {
+    if (only == Only::unplanned && one.planned_bytes > 0) continue;
     try {
       plan_case(one, speeds, *alone);
     } catch (const Error& problem) {

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
+#include <utility>
 
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
@@ -39,27 +41,63 @@ Json program_json() {
   return json;
 }
 
-std::vector<std::string> identities_in(const Json& sweep) {
-  std::vector<std::string> identities;
-  for (const auto& one : sweep.at("cases")) identities.push_back(one.at("identity").get<std::string>());
-  return identities;
+std::string title_of(const Json& one) {
+  const auto repetition = one.at("repetition").get<std::int64_t>();
+  return one.at("name").get<std::string>() + (repetition == 1 ? "" : fmt::format(" (repetition {})", repetition));
 }
 
-/// The first thing in which a sweep in the folder is another than this one.
-std::string difference_of(const Json& sweep, const io::Matrix& matrix) {
-  if (sweep.at("name") != matrix.name) return "its name is " + sweep.at("name").get<std::string>();
+/// In what a case of the folder differs from the case of this matrix that has its name.
+std::string difference_of(const Json& sweep, const Json& theirs, const io::Matrix& matrix) {
   const auto commit = [](const Json& program) { return program.at("commit").get<std::string>(); };
   const Json mine = program_json();
   if (commit(sweep.at("program")) != commit(mine)) {
-    return fmt::format("its program is of commit {}, this one of {}", commit(sweep.at("program")), commit(mine));
+    return fmt::format("by a program of commit {}, this one is of {}", commit(sweep.at("program")), commit(mine));
   }
-  return "its axes, deck, data or build of the program are others";
+  const std::string deck = matrix.dir + "/" + theirs.at("folder").get<std::string>() + "/" + kDeckOfCase;
+  if (io::path_kind(deck) == io::PathKind::file && io::read_whole_file(deck, kMostJson) != matrix.deck_text) {
+    return "from another text of " + matrix.deck + ", which is in " + deck;
+  }
+  return "with other keys of [set], other data, weights or adapters, or another build of the program";
 }
 
 [[noreturn]] void refuse_other(const io::Matrix& matrix, const std::string& why) {
-  throw Error(Failure::deck, fmt::format("sweep.dir = \"{}\": it holds another sweep: {}; accepted: an empty or new "
-                                         "folder, such as sweep.dir={}-2, or the sweep that it holds",
+  throw Error(Failure::deck, fmt::format("sweep.dir = \"{}\": {}; accepted: an empty or new folder, such as "
+                                         "sweep.dir={}-2, or the sweep that it holds",
                                          matrix.dir, why, matrix.dir));
+}
+
+/// Takes the plan of a case from its entry in sweep.json.
+void take_plan(SweepCase& one, const Json& entry) {
+  const Json& planned = entry.at("planned");
+  one.planned_bytes = planned.at("bytes_per_rank").get<std::int64_t>();
+  if (planned.at("step_s").is_number()) one.step_s = planned["step_s"].get<double>();
+  one.evaluation_s = planned.value("evaluation_s", 0.0);
+}
+
+/// Sorts the entries of a sweep.json into those of `cases`, whose plans it takes, and the others.
+void compare_cases(SweepFile& file, const io::Matrix& matrix, std::vector<SweepCase>& cases) {
+  std::map<std::string, SweepCase*> mine;
+  std::set<std::pair<std::string, std::int64_t>> names;
+  for (SweepCase& one : cases) {
+    mine[one.identity] = &one;
+    names.emplace(one.name, one.repetition);
+  }
+  std::size_t found = 0;
+  for (const char* list : {"cases", "others"}) {
+    for (const Json& entry : file.json.value(list, Json::array())) {
+      const auto known = mine.find(entry.at("identity").get<std::string>());
+      if (known != mine.end()) {
+        take_plan(*known->second, entry);
+        found += std::string(list) == "cases" ? 1 : 0;
+      } else if (names.contains({entry.at("name").get<std::string>(), entry.at("repetition").get<std::int64_t>()})) {
+        refuse_other(matrix, fmt::format("its case {} was trained {}", title_of(entry),
+                                         difference_of(file.json, entry, matrix)));
+      } else {
+        file.others.push_back(entry);
+      }
+    }
+  }
+  file.is_current = found == cases.size() && file.json.at("cases").size() == cases.size();
 }
 
 }  // namespace
@@ -98,11 +136,23 @@ void write_record(const SweepCase& one, const CaseRecord& record, const std::str
   write_json(one.folder + "/" + kCaseFile, json);
 }
 
-void remove_case(const SweepCase& one) {
+void begin_case(const io::Matrix& matrix, const SweepCase& one) {
   for (const char* file : {kCaseFile, kOutputFile, kStatusOfRanks, "run"}) fs::remove_all(one.folder + "/" + file);
+  io::write_whole_file(one.folder + "/" + kDeckOfCase, matrix.deck_text);
 }
 
-SweepFile read_sweep(const io::Matrix& matrix, const std::vector<SweepCase>& cases) {
+std::string text_of_others(const SweepFile& sweep) {
+  constexpr std::size_t kNamed = 4;
+  const std::size_t count = sweep.others.size();
+  if (count == 0) return "";
+  std::string names;
+  for (std::size_t i = 0; i < std::min(count, kNamed); ++i) names += (i == 0 ? "" : ", ") + title_of(sweep.others[i]);
+  if (count > kNamed) names += fmt::format(" and {} more", count - kNamed);
+  return count == 1 ? "1 case of the folder is not in this matrix and stays: " + names
+                    : fmt::format("{} cases of the folder are not in this matrix and stay: {}", count, names);
+}
+
+SweepFile read_sweep(const io::Matrix& matrix, std::vector<SweepCase>& cases) {
   const std::string path = matrix.dir + "/" + io::kSweepFile;
   if (!io::is_there(path)) {
     if (!io::is_there(matrix.dir)) return {};
@@ -118,15 +168,12 @@ SweepFile read_sweep(const io::Matrix& matrix, const std::vector<SweepCase>& cas
     }
     return {};
   }
-  SweepFile file{Json::parse(io::read_whole_file(path, kMostJson), nullptr, false), false};
+  SweepFile file{Json::parse(io::read_whole_file(path, kMostJson), nullptr, false), false, {}};
   try {
-    if (file.json.at("kozero_sweep") != 1) refuse_other(matrix, std::string(io::kSweepFile) + " has another version");
-    std::set<std::string> mine;
-    for (const SweepCase& one : cases) mine.insert(one.identity);
-    const auto theirs = identities_in(file.json);
-    const auto is_mine = [&](const std::string& identity) { return mine.contains(identity); };
-    if (!std::ranges::all_of(theirs, is_mine)) refuse_other(matrix, difference_of(file.json, matrix));
-    file.is_current = theirs.size() == cases.size();
+    if (file.json.at("kozero_sweep") != 1) {
+      refuse_other(matrix, std::string("it holds a sweep whose ") + io::kSweepFile + " has another version");
+    }
+    compare_cases(file, matrix, cases);
   } catch (const nlohmann::json::exception&) {
     throw Error(Failure::input, path + ": damaged; remove it, and the sweep goes on with the cases beside it");
   }
@@ -146,6 +193,7 @@ void write_sweep(const io::Matrix& matrix, const std::vector<SweepCase>& cases, 
   for (const SweepCase& one : cases) {
     Json planned = {{"bytes_per_rank", one.planned_bytes}, {"step_s", nullptr}};
     if (one.step_s) planned["step_s"] = *one.step_s;
+    planned["evaluation_s"] = one.evaluation_s;
     list.push_back({{"identity", one.identity},
                     {"name", one.name},
                     {"folder", fs::path(one.folder).lexically_relative(matrix.dir).string()},
@@ -162,7 +210,8 @@ void write_sweep(const io::Matrix& matrix, const std::vector<SweepCase>& cases, 
                      {"started", extends ? before.json.at("started") : Json(io::time_now())},
                      {"program", program_json()},
                      {"axes", axes},
-                     {"cases", list}};
+                     {"cases", list},
+                     {"others", before.others}};
   write_json(matrix.dir + "/" + io::kSweepFile, json);
 }
 

@@ -4,6 +4,7 @@
 //   SWEEP/sweep.json            the sweep: matrix, program, machine, axes, all cases with their plans
 //   SWEEP/cases/ID/case.json    a case that ended: done or failed, seconds, command
 //   SWEEP/cases/ID/run/         its run       SWEEP/cases/ID/output.txt    what it printed
+//   SWEEP/cases/ID/deck.toml    the deck that it trained from, as it was when the sweep began
 // docs/experiments.md has their keys. The JSON files are written whole, so a killed sweep leaves none in parts.
 #pragma once
 #include <nlohmann/json.hpp>
@@ -18,6 +19,7 @@ namespace kozero::commands {
 
 inline constexpr const char* kOutputFile = "output.txt";
 inline constexpr const char* kStatusOfRanks = "exit_status";  ///< while a case runs
+inline constexpr const char* kDeckOfCase = "deck.toml";
 
 /// How an ended case ended.
 struct CaseRecord {
@@ -34,16 +36,21 @@ std::optional<CaseRecord> record_of(const SweepCase& one);
 void write_record(const SweepCase& one, const CaseRecord& record, const std::string& command,
                   const std::string& started);
 
-/// Removes what an earlier start of the case wrote.
-void remove_case(const SweepCase& one);
+/// Removes what an earlier start of the case wrote, and writes its deck. Throws Error(write).
+void begin_case(const io::Matrix& matrix, const SweepCase& one);
 
 struct SweepFile {
-  nlohmann::ordered_json json;  ///< null if there is no file
-  bool is_current = false;      ///< has all cases
+  nlohmann::ordered_json json;                 ///< null if there is no file
+  bool is_current = false;                     ///< is of these cases
+  std::vector<nlohmann::ordered_json> others;  ///< cases of the folder that are not in the matrix, as in the file
 };
 
-/// Reads SWEEP/sweep.json. Throws Error(deck) if the folder holds something else, or a sweep with other cases.
-SweepFile read_sweep(const io::Matrix& matrix, const std::vector<SweepCase>& cases);
+/// Reads SWEEP/sweep.json, and from it the plans of `cases`. Throws Error(deck) if the folder holds something else, or
+/// a case with the name of one of these that is another: of another deck, other data or another program.
+SweepFile read_sweep(const io::Matrix& matrix, std::vector<SweepCase>& cases);
+
+/// "1 case of the folder is not in this matrix and stays: zero.stage=1"; "" if there is none.
+std::string text_of_others(const SweepFile& sweep);
 
 /// Writes SWEEP/sweep.json. `before`: the sweep that these cases extend. Throws Error(write).
 void write_sweep(const io::Matrix& matrix, const std::vector<SweepCase>& cases, const std::string& command,

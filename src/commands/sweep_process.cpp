@@ -7,16 +7,20 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include <kozero/core/error.hpp>
 #include <kozero/run/stop_signals.hpp>
+#include "io/deck/named_deck.hpp"
 #include "io/posix/file.hpp"
 #include "src/commands/sweep_process.hpp"
 
@@ -27,17 +31,22 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kStatusVariable = "KOZERO_STATUS_FILE=";
-constexpr int kNotStarted = 127;  // the status by which shells report a program that is not there
+constexpr double kPatience = 10.0;  // seconds from the request to end to SIGKILL
+constexpr int kNotStarted = 127;    // the status by which shells report a program that is not there
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-/// This process's environment with another KOZERO_STATUS_FILE. The pointers live as long as `status`.
-std::vector<char*> environment_with(std::string& status) {
+/// This process's environment with the values of `set`, "NAME=value". The pointers live as long as `set`.
+std::vector<char*> environment_with(std::vector<std::string>& set) {
   std::vector<char*> variables;
   for (char** each = environ; *each != nullptr; ++each) {
-    if (std::strncmp(*each, kStatusVariable, std::strlen(kStatusVariable)) != 0) variables.push_back(*each);
+    const auto replaces = [&](const std::string& one) {
+      const std::size_t name = one.find('=') + 1;
+      return std::strncmp(*each, one.c_str(), name) == 0;
+    };
+    if (std::ranges::none_of(set, replaces)) variables.push_back(*each);
   }
-  variables.push_back(status.data());
+  for (std::string& one : set) variables.push_back(one.data());
   variables.push_back(nullptr);
   return variables;
 }
@@ -60,12 +69,14 @@ std::vector<char*> environment_with(std::string& status) {
 }
 
 /// Starts the program. Throws Error(deck) if it cannot be started.
-pid_t started(const std::vector<std::string>& words, int output, const std::string& status_file) {
+pid_t started(const ProcessOrder& order, int output) {
+  const std::vector<std::string>& words = order.words;
   std::vector<char*> pointers;
   for (const auto& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
   pointers.push_back(nullptr);
-  std::string status = kStatusVariable + fs::absolute(status_file).string();
-  const std::vector<char*> variables = environment_with(status);
+  std::vector<std::string> set = {kStatusVariable + fs::absolute(order.status_file).string(),
+                                  std::string(io::kDeckCopy) + "=" + fs::absolute(order.deck).string()};
+  const std::vector<char*> variables = environment_with(set);
   const int input = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   std::array<int, 2> report{};
   if (input < 0 || ::pipe2(report.data(), O_CLOEXEC) != 0) {
@@ -93,6 +104,60 @@ int number_in(const std::string& path, int otherwise) {
   int number = 0;
   return file >> number ? number : otherwise;
 }
+
+/// The process and all that it started, themselves or by others, as /proc lists them.
+std::vector<pid_t> family_of(pid_t process) {
+  std::multimap<pid_t, pid_t> children;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator("/proc", ignored)) {
+    const pid_t one = std::atoi(entry.path().filename().c_str());
+    if (one <= 0) continue;
+    std::ifstream file(entry.path() / "stat");
+    std::string text;
+    std::getline(file, text);
+    const auto name_end = text.rfind(')');  // "12 (name) S 11 ..."
+    if (name_end != std::string::npos && text.size() > name_end + 4) {
+      children.emplace(std::atoi(text.c_str() + name_end + 4), one);
+    }
+  }
+  std::vector<pid_t> family = {process};
+  for (std::size_t i = 0; i < family.size(); ++i) {
+    const auto [first, last] = children.equal_range(family[i]);
+    for (auto each = first; each != last; ++each) family.push_back(each->second);
+  }
+  return family;
+}
+
+/// A case that runs: asked to end by a signal, and killed if it does not end.
+class RunningCase {
+ public:
+  explicit RunningCase(pid_t process) : process_(process) {}
+
+  [[nodiscard]] bool is_asked() const { return asked_; }
+
+  /// Hands on the signal; processes that are suspended would not take it.
+  void ask(int signal) {
+    ::kill(process_, signal == SIGHUP ? SIGTERM : signal);  // MPICH's launcher dies of SIGHUP
+    for (const pid_t each : family_of(process_)) ::kill(each, SIGCONT);
+    if (!asked_) since_ = Clock::now();
+    asked_ = true;
+  }
+
+  /// Ranks may have process groups of their own.
+  void kill_all() {
+    for (const pid_t each : family_of(process_)) ::kill(each, SIGKILL);
+    ::kill(-process_, SIGKILL);
+  }
+
+  void kill_if_late() {
+    if (asked_ && seconds_since(since_) > kPatience) kill_all();
+  }
+
+ private:
+  pid_t process_;
+  bool asked_ = false;
+  Clock::time_point since_;
+};
 
 }  // namespace
 
@@ -142,26 +207,34 @@ int StopSignals::wait() {
   return signal;
 }
 
-ProcessEnd run_process(const std::vector<std::string>& words, const std::string& output, const std::string& status_file,
-                       StopSignals& signals, const std::function<void(double seconds)>& tick) {
-  const io::FileDescriptor printed(output, io::FileDescriptor::Use::create);
-  { const io::FileDescriptor made(status_file, io::FileDescriptor::Use::create); }
+ProcessEnd run_process(const ProcessOrder& order, StopSignals& signals,
+                       const std::function<void(double seconds)>& tick) {
+  const io::FileDescriptor printed(order.output, io::FileDescriptor::Use::create);
+  { const io::FileDescriptor made(order.status_file, io::FileDescriptor::Use::create); }
   const auto start = Clock::now();
-  const pid_t process = started(words, printed.number(), status_file);
+  const pid_t process = started(order, printed.number());
+  RunningCase running(process);
+  ProcessEnd end;
   int from_wait = 0;
   for (pid_t ended = 0; ended != process;) {
     ended = ::waitpid(process, &from_wait, WNOHANG);
     if (ended == process) break;
-    if (ended < 0 && errno != EINTR) throw Error(Failure::internal, words[0] + ": cannot wait: " + io::errno_text());
-    const int signal = signals.wait();
-    // MPICH's launcher dies of SIGHUP.
-    if (signal != 0) ::kill(process, signal == SIGHUP ? SIGTERM : signal);
-    if (signals.is_urgent()) ::kill(-process, SIGKILL);
+    if (ended < 0 && errno != EINTR) {
+      throw Error(Failure::internal, order.words[0] + ": cannot wait: " + io::errno_text());
+    }
+    if (const int signal = signals.wait(); signal != 0) running.ask(signal);
+    if (order.timeout_s > 0.0 && !running.is_asked() && seconds_since(start) > order.timeout_s) {
+      end.ran_out = true;
+      running.ask(SIGTERM);
+    }
+    running.kill_if_late();
+    if (signals.is_urgent()) running.kill_all();
     tick(seconds_since(start));
   }
-  ProcessEnd end{number_in(status_file, status_of(from_wait)), seconds_since(start)};
+  end.status = number_in(order.status_file, status_of(from_wait));
+  end.seconds = seconds_since(start);
   std::error_code ignored;
-  fs::remove(status_file, ignored);
+  fs::remove(order.status_file, ignored);
   return end;
 }
 

@@ -3,7 +3,8 @@
 // sweep_process.hpp: the process of a case, the signals that it gets, and the lock of a folder.
 // A case is one process (`kozero train`, or a launcher of its ranks) in a process group of its own, so that a
 // terminal's Ctrl-C reaches it once, by StopSignals. It ends by SIGTERM when this process is killed. It inherits the
-// lock of its folder, so the next sweep waits until it has ended.
+// lock of its folder, so the next sweep waits until it has ended. A case that is asked to end is woken by SIGCONT, if
+// it was suspended, and killed if it has not ended 10 s later.
 #pragma once
 #include <csignal>
 #include <functional>
@@ -53,13 +54,23 @@ class FolderLock {
 struct ProcessEnd {
   int status = 0;  ///< what rank 0 told (KOZERO_STATUS_FILE); else the process's, 128 + n if signal n ended it
   double seconds = 0.0;
+  bool ran_out = false;  ///< of its time
 };
 
-/// Runs `words`, with standard output and standard error in `output` and standard input empty, and `status_file` for
-/// rank 0's exit status. `tick` is called about twice per second. Stop signals are handed on; an urgent one kills the
-/// process group. Throws Error(deck) if the program is not found, Error(write) if a file cannot be made.
-ProcessEnd run_process(const std::vector<std::string>& words, const std::string& output, const std::string& status_file,
-                       StopSignals& signals, const std::function<void(double seconds)>& tick);
+/// What a process runs, and the files that it uses.
+struct ProcessOrder {
+  std::vector<std::string> words;
+  std::string deck;         ///< KOZERO_DECK_COPY (io/deck/named_deck.hpp)
+  std::string output;       ///< standard output and standard error
+  std::string status_file;  ///< KOZERO_STATUS_FILE, for rank 0's exit status
+  double timeout_s = 0.0;   ///< SIGTERM after so many seconds; 0: never
+};
+
+/// Runs the words with empty standard input. `tick` is called about twice per second. Stop signals are handed on; an
+/// urgent one kills the process and all that it started. Throws Error(deck) if the program is not found, Error(write)
+/// if a file cannot be made.
+ProcessEnd run_process(const ProcessOrder& order, StopSignals& signals,
+                       const std::function<void(double seconds)>& tick);
 
 /// The reason of a failure, from what a case printed: its first error, else its last line.
 std::string reason_in(const std::string& output);

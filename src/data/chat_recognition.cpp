@@ -14,6 +14,7 @@
 #include <kozero/data/document_rules.hpp>
 #include "io/posix/block_hashes.hpp"
 #include "io/posix/file.hpp"
+#include "io/posix/named_file.hpp"
 #include "io/posix/readable.hpp"
 
 namespace kozero::data {
@@ -49,7 +50,7 @@ constexpr std::array<PublishedTemplate, 8> kPublished = {{
 /// The member of tokenizer_config.json: a text, or a list of named ones, of which "default" counts.
 std::string template_in(const std::string& path) {
   try {
-    const Json json = Json::parse(io::read_whole_file(path, kMostBytes));
+    const Json json = Json::parse(io::read_named_file(path, kMostBytes));
     const Json found = json.value("chat_template", Json());
     if (found.is_string()) return found.get<std::string>();
     for (const auto& each : found.is_array() ? found : Json::array()) {
@@ -66,7 +67,7 @@ std::string template_beside(const std::string& tokenizer) {
   if (!io::is_there(tokenizer)) return "";
   const fs::path folder = fs::path(tokenizer).parent_path();
   if (const std::string path = (folder / "chat_template.jinja").string(); io::is_there(path)) {
-    return io::read_whole_file(path, kMostBytes);
+    return io::read_named_file(path, kMostBytes);
   }
   const std::string path = (folder / "tokenizer_config.json").string();
   return io::is_there(path) ? template_in(path) : "";

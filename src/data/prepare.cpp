@@ -43,6 +43,22 @@ void on_first_rank(distributed::Communicator& comm, const std::function<void()>&
   });
 }
 
+/// Throws Error(input) naming a file that was written to after find_text() found it: the tokens are not those of the
+/// fingerprint, which has the file's size and time.
+void require_unchanged(const std::vector<TextFile>& files) {
+  for (const TextFile& file : files) {
+    std::error_code gone;
+    const auto modified = fs::last_write_time(file.path, gone);
+    if (!gone && modified.time_since_epoch().count() == file.modified &&
+        static_cast<std::int64_t>(fs::file_size(file.path, gone)) == file.bytes) {
+      continue;
+    }
+    throw Error(Failure::input, file.path +
+                                    ": it changed while it was read; nothing of it is kept; start again when "
+                                    "it is complete");
+  }
+}
+
 /// Makes the folder, unless another process made it meanwhile. Collective.
 void make_folder(const PrepareOrder& order, const std::vector<TextFile>& files, const std::string& folder,
                  const std::string& fingerprint, distributed::Communicator& comm) {
@@ -88,6 +104,7 @@ void make_tokens(const PrepareOrder& order, const std::vector<TextFile>& files, 
   });
   PreparedTokens tokens = tokenize(order, files, *tokenizer, folder, fingerprint, comm);
   on_first_rank(comm, [&] {
+    require_unchanged(files);
     tokens.chat_template = chat_template;
     tokens.tokenizer = tokenizer->name();
     tokens.tokenizer_file = (fs::path(folder) / tokenizer->file_name()).string();

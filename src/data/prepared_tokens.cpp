@@ -14,6 +14,7 @@
 #include <kozero/data/prepare.hpp>
 #include <kozero/data/token_shard.hpp>
 #include "io/posix/file.hpp"
+#include "io/posix/named_file.hpp"
 #include "io/text/tokenizer.hpp"
 
 namespace kozero::data {
@@ -108,7 +109,7 @@ std::string fingerprint_of(const PrepareOrder& order, const std::vector<TextFile
   all << kFormatVersion << '\0' << (is_file ? absolute(order.tokenizer) : order.tokenizer) << '\0' << order.val_fraction
       << '\0';
   if (!order.split.empty() && io::bpe_size(order.tokenizer)) all << order.split << '\0';
-  if (is_file) all << io::read_whole_file(order.tokenizer, INT64_MAX) << '\0';
+  if (is_file) all << io::read_named_file(order.tokenizer, INT64_MAX) << '\0';
   if (order.shard_tokens != PrepareOrder().shard_tokens) all << "shards of " << order.shard_tokens << '\0';
   if (order.splits_sources) all << "sources are split" << '\0';
   if (order.deduplicate) all << "deduplicate" << '\0';

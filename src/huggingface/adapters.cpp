@@ -14,6 +14,7 @@
 #include "io/checkpoint/weights_file.hpp"
 #include "io/posix/block_hashes.hpp"
 #include "io/posix/file.hpp"
+#include "io/posix/named_file.hpp"
 #include "io/safetensors/writer.hpp"
 #include "kernels/launch/reduce.hpp"
 #include "src/huggingface/adapter_config.hpp"
@@ -74,7 +75,7 @@ std::string adapter_file(const std::string& folder) {
 std::string recorded_base(const std::string& folder) {
   const std::string path = folder + "/" + kBaseFile;
   if (!io::is_there(path)) return "";
-  const auto json = nlohmann::json::parse(io::read_whole_file(path, kMaxJsonBytes), nullptr, false);
+  const auto json = nlohmann::json::parse(io::read_named_file(path, kMaxJsonBytes), nullptr, false);
   const auto found = json.is_object() ? json.find(kBaseKey) : json.end();
   if (found != json.end() && found->is_string()) return found->get<std::string>();
   throw Error(Failure::input, path + ": it has no text " + kBaseKey);
@@ -196,7 +197,7 @@ Modules modules_of(const model::Config& config, const ParameterTable& table) {
 AdapterDescription read_adapter(const std::string& folder) {
   const std::string path = folder + "/" + kAdapterConfig;
   if (!io::is_there(path)) throw Error(Failure::input, folder + ": no PEFT folder, since it has no " + kAdapterConfig);
-  const std::string text = io::read_whole_file(path, kMaxJsonBytes);
+  const std::string text = io::read_named_file(path, kMaxJsonBytes);
   const auto modules = modules_in(io::SafetensorsFile(adapter_file(folder)));
   return {parse_adapter_config(path, text, modules).lora, recorded_base(folder)};
 }

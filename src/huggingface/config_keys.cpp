@@ -3,7 +3,7 @@
 // config_keys.cpp: parses a JSON file of settings, of limited size and depth.
 #include "src/huggingface/config_keys.hpp"
 #include <kozero/core/error.hpp>
-#include "io/posix/file.hpp"
+#include "io/posix/named_file.hpp"
 
 namespace kozero::huggingface {
 
@@ -31,7 +31,7 @@ ConfigKeys parse_config_keys(const std::string& path, const std::string& text) {
 }
 
 ConfigKeys read_config_keys(const std::string& path) {
-  return parse_config_keys(path, io::read_whole_file(path, kMaxConfigBytes));
+  return parse_config_keys(path, io::read_named_file(path, kMaxConfigBytes));
 }
 
 }  // namespace kozero::huggingface

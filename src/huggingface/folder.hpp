@@ -16,6 +16,7 @@
 #include <kozero/model/config.hpp>
 #include "io/checkpoint/tensor_groups.hpp"
 #include "io/posix/file.hpp"
+#include "io/posix/named_file.hpp"
 #include "io/safetensors/reader.hpp"
 
 namespace kozero::huggingface {
@@ -79,7 +80,7 @@ inline constexpr std::int64_t kMaxTokenizerBytes = 256 << 20;
 
 /// Copies a tokenizer's file byte for byte. Throws Error(input or write).
 inline void copy_tokenizer(const std::string& from, const std::string& to) {
-  io::write_whole_file(to, io::read_whole_file(from, kMaxTokenizerBytes));
+  io::write_whole_file(to, io::read_named_file(from, kMaxTokenizerBytes));
 }
 
 }  // namespace kozero::huggingface

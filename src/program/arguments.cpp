@@ -18,6 +18,7 @@
 #include <kozero/run/session.hpp>
 #include <kozero/run/start_checks.hpp>
 #include <kozero/run/weights_source.hpp>
+#include "io/deck/named_deck.hpp"
 #include "io/deck/schema.hpp"
 
 namespace kozero::program {
@@ -92,7 +93,7 @@ void DeckArguments::require_applied(const std::string& command, const std::vecto
 }
 
 io::Deck DeckArguments::read(distributed::Communicator& comm) const {
-  io::Deck deck = distributed::agreed(comm, [&] { return io::read_deck(path, overrides); });
+  io::Deck deck = distributed::agreed(comm, [&] { return io::read_named_deck(path, overrides); });
   run::require_same_deck(deck, comm);
   return run::with_initial_model(std::move(deck), comm);
 }

@@ -21,7 +21,9 @@
 #include <kozero/run/provenance.hpp>
 #include <kozero/run/stop_signals.hpp>
 #include "io/deck/deck.hpp"
+#include "io/deck/named_deck.hpp"
 #include "io/deck/schema.hpp"
+#include "io/posix/named_file.hpp"
 #include "io/posix/system_resources.hpp"
 
 namespace kozero::program {
@@ -46,7 +48,7 @@ std::string device_asked(const Arguments& arguments) {
   });
   if (deck == arguments.end() || fs::path(*deck).extension() != ".toml") return "auto";
   try {
-    return io::read_deck(*deck).run.device;
+    return io::read_named_deck(*deck).run.device;
   } catch (const Error&) {
     return "host";
   }
@@ -92,7 +94,7 @@ double timeout_asked(char** argv) {
     if (deck.empty() && std::string(*each).ends_with(".toml")) deck = *each;
   }
   try {
-    if (!deck.empty()) return io::read_deck(deck, given).comm.timeout_s;
+    if (!deck.empty()) return io::read_named_deck(deck, given).comm.timeout_s;
     if (given.empty()) return io::Deck().comm.timeout_s;
     const std::string text = given.back().substr(key.size());
     return std::max(io::number_with_unit(*io::find_row("comm.timeout_s"), text).value_or(std::stod(text)), 1e-3);
@@ -149,6 +151,7 @@ int status_of(Run run, const Environment& environment, const Arguments& argument
 }
 
 int status_of_program(int argc, char** argv, Run run) {
+  const io::NamedFiles files;
   try {
     const Arguments arguments(argv + 1, argv + argc);
     if (say_version(arguments)) {

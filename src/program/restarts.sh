@@ -145,7 +145,7 @@ start_of() {
   for host in "${living[@]}"; do list+=${list:+,}$host:${slots[$host]}; done
   launch=("${mpiexec[@]}")
   if [[ -n $list ]] && is_open_mpi; then
-    launch+=(--host "$list" -x KOZERO_STATUS_FILE -x OMP_NUM_THREADS)
+    launch+=(--host "$list" -x KOZERO_STATUS_FILE -x KOZERO_DECK_COPY -x OMP_NUM_THREADS)
   elif [[ -n $list ]]; then
     launch+=(-hosts "$list")
   fi
@@ -261,19 +261,23 @@ begin_supervision() {
   fi
   [[ $probe_s =~ ^[1-9][0-9]{0,4}$ ]] || refuse "KOZERO_PROBE_S = $probe_s: accepted: whole seconds, 1 or more"
   replies=$(mktemp -d)
-  trap leave_nothing EXIT
+  trap leave_nothing EXIT  # the deck's copy, too, once it is beside status_file
   stop_between_starts
   if ((${#hosts[@]} > 0)); then
     require_all_hosts
     require_program "$2"
   fi
   mkdir -p "$(dirname "$run")"
-  status_file=$(realpath "$(dirname "$run")")/.$(basename "$run").status.$$
+  local beside
+  beside=$(realpath "$(dirname "$run")")/.$(basename "$run")  # where all hosts see it
+  status_file=$beside.status.$$
+  mv "$KOZERO_DECK_COPY" "$beside.deck.$$"
+  export KOZERO_DECK_COPY=$beside.deck.$$
 }
 
 leave_nothing() {
   [[ -z $launcher ]] || kill -KILL -- "-$launcher" 2>/dev/null || true
-  rm -rf "$replies"
+  rm -rf "$replies" "${KOZERO_DECK_COPY:-}"
   [[ -z $status_file ]] || rm -f "$status_file".*
 }
 

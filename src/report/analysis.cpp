@@ -265,11 +265,12 @@ Measured measured(const Study& study, const Values& values) {
     result.rate += one.run.tokens_per_s;
     result.step_s += one.run.step_s;
     result.communication += one.run.communication();
+    for (const auto& [name, bytes] : one.run.bytes_sent) result.sent += bytes;
     low = std::min(low, one.run.tokens_per_s);
     high = std::max(high, one.run.tokens_per_s);
   }
   if (result.runs == 0) return {};
-  for (double* sum : {&result.rate, &result.step_s, &result.communication}) *sum /= result.runs;
+  for (double* sum : {&result.rate, &result.step_s, &result.communication, &result.sent}) *sum /= result.runs;
   result.spread = (high - low) / result.rate;
   return result;
 }
@@ -334,7 +335,7 @@ Findings analyze(const Study& study) {
   }
   findings.losses = compare_losses(study);
   findings.room = room_of(study);
-  findings.verdict = verdict_of(study, findings);
+  findings.sentences = sentences_of(study, findings);
   findings.facts = facts_of(study, findings);
   return findings;
 }

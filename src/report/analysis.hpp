@@ -24,6 +24,7 @@ struct Measured {
   double spread = 0.0;  ///< (highest - lowest rate) / mean
   int runs = 0;         ///< 0: nothing was measured
   bool is_predicted = false;
+  double sent = 0.0;  ///< bytes per step of rank 0, the mean
 };
 
 /// Rows: the choice that is compared (the stage); columns: a second axis; one map per combination of the other axes.
@@ -76,7 +77,7 @@ struct Findings {
   std::vector<SlowLinks> slow_links;
   std::vector<EqualLosses> losses;
   Room room;
-  std::string verdict;
+  std::vector<std::string> sentences;  ///< of the verdict, the most important one first
   nlohmann::ordered_json facts;
 };
 

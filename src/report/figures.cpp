@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <set>
 
 #include <kozero/report/gnuplot.hpp>
@@ -16,9 +17,6 @@
 namespace kozero::report {
 namespace {
 
-// Contrast with white is at least 3; the page's style sheet has lighter ones for a dark background.
-constexpr std::array<unsigned, 8> kColors = {0x0072b2, 0xc85200, 0x00805c, 0xb4508a,
-                                             0x946200, 0x5a4fcf, 0x8c564b, 0x5f6b6d};
 constexpr std::size_t kMostLines = 8;  // with a color each
 constexpr std::size_t kMostBars = 40;
 constexpr int kWidth = 480, kHeight = 340, kHeightOfBars = 460;
@@ -41,12 +39,11 @@ std::string replaced(std::string text, const std::string& old, const std::string
   return text;
 }
 
-std::string color(std::size_t i) { return fmt::format("lc rgb '#{:06x}'", kColors[i % kColors.size()]); }
-
 std::string lines_script(const Axes& axes, const std::vector<Series>& series) {
   std::string script, plot;
   std::size_t number = 0, shown = 0;
   std::set<double> xs, ys;
+  double least = std::numeric_limits<double>::infinity(), most = 0.0, low = least, high = 0.0;
   for (const Series& one : series) {
     if (one.points.empty() || (one.points.size() == 1 && !axes.has_points)) continue;
     script += fmt::format("$d{} << end_of_data\n", number);
@@ -54,13 +51,17 @@ std::string lines_script(const Axes& axes, const std::vector<Series>& series) {
       script += fmt::format("{:.10g} {:.7g}\n", point.x, point.y);
       if (xs.size() < 2) xs.insert(point.x);
       if (ys.size() < 2) ys.insert(point.y);
+      low = std::min(low, point.x);
+      high = std::max(high, point.x);
+      least = std::min(least, point.y);
+      most = std::max(most, point.y);
     }
     script += "end_of_data\n";
     if (!one.is_dashed) ++shown;
     const std::size_t index = std::max<std::size_t>(shown, 1) - 1;
     const bool with_points = !one.is_dashed && (axes.has_points || one.points.size() == 1);
     plot += fmt::format("{}$d{} using 1:2 with {} {} lw {} dt {} {} {}", plot.empty() ? "plot " : ", ", number,
-                        with_points ? "linespoints" : "lines", color(index), one.is_dashed ? 1 : 2,
+                        with_points ? "linespoints" : "lines", gnuplot_color(index), one.is_dashed ? 1 : 2,
                         one.is_dashed ? 2 : 1, with_points ? fmt::format("pt {} ps 0.8", 4 + index) : "",
                         one.name.empty() ? "notitle" : "title " + gnuplot_text(one.name));
     ++number;
@@ -68,12 +69,15 @@ std::string lines_script(const Axes& axes, const std::vector<Series>& series) {
   if (plot.empty()) return "";
   script += fmt::format("set xlabel {}\nset ylabel {}\n", gnuplot_text(axes.x), gnuplot_text(axes.y));
   if (axes.is_log_x) script += "set logscale x\n";
+  if (axes.is_log_x && xs.size() > 1) script += fmt::format("set xrange [{}:{}]\n", low / 1.15, high * 1.15);
   if (!axes.tics.empty()) script += "set xtics (" + axes.tics + ")\n";
   if (xs.size() == 1 && axes.is_log_x)
     script += fmt::format("set xrange [{}:{}]\n", 0.5 * *xs.begin(), 2.0 * *xs.begin());
   if (xs.size() == 1 && !axes.is_log_x)
     script += fmt::format("set xrange [{}:{}]\n", *xs.begin() - 1.0, *xs.begin() + 1.0);
   if (ys.size() == 1) script += fmt::format("set yrange [{}:{}]\n", *ys.begin() - 1.0, *ys.begin() + 1.0);
+  constexpr double kManyfold = 50.0;  // a linear axis would show the small values as zero
+  if (!axes.from_zero && least > 0.0 && most > kManyfold * least) script += "set logscale y\nset format y '%g'\n";
   script += ys.size() == 1 ? "" : axes.from_zero ? "set yrange [0:*]\n" : "set offsets 0, 0, graph 0.05, graph 0.05\n";
   return script + plot + "\n";
 }
@@ -82,41 +86,64 @@ struct Bar {
   std::string name;
   std::vector<std::pair<std::string, double>> parts;
   double mark = kNone;
+  std::string group = {};  ///< bars of one group stand together, below its name
 };
 
-std::string bars_script(const std::string& x, const std::string& y, const std::vector<Bar>& bars, const char* mark) {
+/// The names of the parts that a bar has.
+std::vector<std::string> names_of_parts(const std::vector<Bar>& bars) {
   std::vector<std::string> names;
   for (const Bar& bar : bars) {
     for (const auto& [name, size] : bar.parts) {
       if (size > 0.0 && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
     }
   }
+  return names;
+}
+
+/// A line of data: the bar's name, its parts, its mark.
+std::string bar_line(const Bar& bar, const std::vector<std::string>& names) {
+  std::string line = '"' + replaced(replaced(io::printable_line(bar.name), "\\", "/"), "\"", "'") + '"';
+  for (const auto& name : names) {
+    const auto part = std::find_if(bar.parts.begin(), bar.parts.end(), [&](const auto& p) { return p.first == name; });
+    line += fmt::format(" {:.7g}", part == bar.parts.end() ? 0.0 : part->second);
+  }
+  return line + (std::isfinite(bar.mark) ? fmt::format(" {:.7g}\n", bar.mark) : " NaN\n");
+}
+
+/// Stacked bars, group by group, with a space between the groups.
+std::string bars_script(const std::string& x, const std::string& y, const std::vector<Bar>& bars, const char* mark) {
+  const std::vector<std::string> names = names_of_parts(bars);
   if (names.empty()) return "";
-  std::string script = "$bars << end_of_data\n";
-  bool has_marks = false;
-  for (const Bar& bar : bars) {
-    script += '"' + replaced(replaced(io::printable_line(bar.name), "\\", "/"), "\"", "'") + '"';
-    for (const auto& name : names) {
-      const auto part =
-          std::find_if(bar.parts.begin(), bar.parts.end(), [&](const auto& p) { return p.first == name; });
-      script += fmt::format(" {:.7g}", part == bar.parts.end() ? 0.0 : part->second);
+  std::string script, plot, marks;
+  std::size_t place = 0, groups = 0;
+  for (std::size_t first = 0, end = 0; first < bars.size(); first = end, ++groups) {
+    place += first == 0 ? 0 : 1;
+    script += fmt::format("$bars{} << end_of_data\n", groups);
+    bool has_marks = false;
+    for (end = first; end < bars.size() && bars[end].group == bars[first].group; ++end) {
+      script += bar_line(bars[end], names);
+      has_marks = has_marks || std::isfinite(bars[end].mark);
     }
-    script += std::isfinite(bar.mark) ? fmt::format(" {:.7g}\n", bar.mark) : " NaN\n";
-    has_marks = has_marks || std::isfinite(bar.mark);
+    const auto middle = static_cast<double>(place) + static_cast<double>(end - first - 1) / 2.0;
+    script += fmt::format("end_of_data\nset label {} at first {}, graph 1.05 center font ',12'\n",
+                          gnuplot_text(bars[first].group), middle);
+    plot += fmt::format("{}newhistogram '' at {}", groups == 0 ? "plot " : ", ", place);
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      plot += fmt::format(", $bars{} using {}:xtic(1) with histograms {} {}", groups, i + 2, gnuplot_color(i),
+                          groups == 0 ? "title " + gnuplot_text(names[i]) : "notitle");
+    }
+    if (has_marks) {
+      marks += fmt::format(", $bars{} using ($0+{}):{} with points pt 2 ps 1.2 lw 2 lc rgb 'black' {}", groups, place,
+                           names.size() + 2, marks.empty() ? "title " + gnuplot_text(mark) : "notitle");
+    }
+    place += end - first;
   }
-  script += fmt::format("end_of_data\nset xlabel {}\nset ylabel {}\nset yrange [0:*]\nset xrange [-0.8:{}]\n",
-                        gnuplot_text(x), gnuplot_text(y), static_cast<double>(bars.size()) - 0.2);
+  script += fmt::format("set xlabel {}\nset ylabel {}\nset yrange [0:*]\nset xrange [-0.8:{}]\n", gnuplot_text(x),
+                        gnuplot_text(y), static_cast<double>(place) - 0.2);
   script += "set style histogram rowstacked\nset style fill solid\nset boxwidth 0.75\n";
-  script += "set key maxrows 5\n";
+  if (groups > 1) script += "set title offset 0,1\n";
   if (bars.size() > 1) script += "set xtics rotate by 90 right font ',11'\n";
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    script += fmt::format("{}$bars using {}:xtic(1) with histograms {} title {}", i == 0 ? "plot " : ", ", i + 2,
-                          color(i), gnuplot_text(names[i]));
-  }
-  if (has_marks)
-    script += fmt::format(", $bars using 0:{} with points pt 2 ps 1.2 lw 2 lc rgb 'black' title {}", names.size() + 2,
-                          gnuplot_text(mark));
-  return script + "\n";
+  return script + plot + marks + "\n";
 }
 
 class Figures {
@@ -139,22 +166,30 @@ class Figures {
     if (!script.empty()) figures_.push_back({id, section, title, text, script, height, ""});
   }
 
-  /// One line for runs of equal losses; at most kMostLines lines.
-  [[nodiscard]] std::vector<Series> loss_lines(RunData::Points RunData::*points, bool joined) const {
-    std::vector<Series> lines;
+  /// The cases that have these points; of runs of equal losses one, if they are `joined`.
+  [[nodiscard]] std::vector<std::size_t> with_losses(RunData::Points RunData::*points, bool joined) const {
     std::set<std::size_t> left_out;
     for (const auto& losses : findings_.losses) {
       for (std::size_t i = 1; joined && i < losses.equal.size(); ++i) left_out.insert(losses.equal[i]);
     }
-    std::vector<std::size_t> drawn;
+    std::vector<std::size_t> cases;
     for (std::size_t i = 0; i < study_.cases.size(); ++i) {
-      if (left_out.count(i) == 0 && !(study_.cases[i].run.*points).empty()) drawn.push_back(i);
+      if (left_out.count(i) == 0 && !(study_.cases[i].run.*points).empty()) cases.push_back(i);
     }
-    const std::size_t most = std::min(drawn.size(), kMostLines);
+    return cases;
+  }
+
+  /// One line for runs of equal losses; at most kMostLines lines.
+  [[nodiscard]] std::vector<Series> loss_lines(RunData::Points RunData::*points, bool joined) const {
+    std::vector<Series> lines;
+    const std::vector<std::size_t> all = with_losses(points, joined);
+    const std::size_t most = std::min(all.size(), kMostLines);
     for (std::size_t line = 0; line < most; ++line) {
-      const std::size_t i = drawn[line * drawn.size() / most];
+      const std::size_t i = all[line * all.size() / most];
       const Case& one = study_.cases[i];
-      std::string name = study_.is_one_run() ? "training" : short_name(study_, one);
+      std::string name = study_.is_one_run() ? "training"
+                         : study_.is_sweep   ? values_in_words(one)
+                                             : short_name(study_, one);
       for (const auto& losses : findings_.losses) {
         if (joined && losses.equal.size() > 1 && losses.equal[0] == i)
           name = fmt::format("{} runs, equal bits", losses.equal.size());
@@ -166,16 +201,28 @@ class Figures {
     return lines;
   }
 
-  void losses() {
-    const char* text = "Training loss in nats per token";
+  /// "stage 3, 2.5 Gbit/s"
+  [[nodiscard]] std::string values_in_words(const Case& one) const {
+    std::string text;
+    for (const Axis& axis : study_.axes) text += (text.empty() ? "" : ", ") + label_of(axis.key, one.value(axis.key));
+    return text;
+  }
+
+  void add_losses(const char* id, const char* title, const char* x, const char* against,
+                  RunData::Points RunData::*points, bool joined) {
+    const std::size_t all = with_losses(points, joined).size();
     const std::string many =
-        study_.cases.size() > kMostLines ? fmt::format("; at most {} lines are drawn", kMostLines) : "";
-    add("loss_steps", "loss", "Loss by steps", fmt::format("{} against optimizer steps{}.", text, many),
-        lines_script({"step", "loss"}, loss_lines(&RunData::loss_steps, true)));
-    add("loss_tokens", "loss", "Loss by tokens", fmt::format("{} against tokens seen{}.", text, many),
-        lines_script({"tokens", "loss"}, loss_lines(&RunData::loss_tokens, true)));
-    add("loss_time", "loss", "Loss by time", fmt::format("{} against seconds since the first step{}.", text, many),
-        lines_script({"seconds", "loss"}, loss_lines(&RunData::loss_seconds, false)));
+        all > kMostLines
+            ? fmt::format("; {} of {} runs are drawn, at even distances in the list of cases", kMostLines, all)
+            : "";
+    add(id, "loss", title, fmt::format("Training loss in nats per token against {}{}.", against, many),
+        lines_script({x, "loss"}, loss_lines(points, joined)));
+  }
+
+  void losses() {
+    add_losses("loss_steps", "Loss by steps", "step", "optimizer steps", &RunData::loss_steps, true);
+    add_losses("loss_tokens", "Loss by tokens", "tokens", "tokens seen", &RunData::loss_tokens, true);
+    add_losses("loss_time", "Loss by time", "seconds", "seconds since the first step", &RunData::loss_seconds, false);
   }
 
   void run() {
@@ -199,7 +246,7 @@ class Figures {
     std::erase_if(maps, [](const Map* map) {              // one rank sends nothing
       return map->where.count("ranks") != 0 && map->where.at("ranks") == "1";
     });
-    std::vector<Series> rates, seconds;
+    std::vector<Series> rates, seconds, ratios;
     const double limit =
         3.0 *
         number_of(maps.empty() || maps[0]->columns.size() < 2 ? "1" : maps[0]->columns[maps[0]->columns.size() - 2]);
@@ -208,7 +255,7 @@ class Figures {
       for (std::size_t row = 0; row < map->cells.size(); ++row) {
         const std::string where = maps.size() > 1 ? label_of(map->where) + ", " : "";
         Series rate{where + label_of(map->rows->key, map->rows->values[row]), {}};
-        Series communication = rate;
+        Series communication = rate, ratio = rate;
         tics.clear();
         for (std::size_t i = 0; i < map->columns.size(); ++i) {
           const double value = number_of(map->columns[i]);
@@ -219,9 +266,11 @@ class Figures {
           if (cell.runs == 0) continue;
           rate.points.push_back({x, cell.rate});
           communication.points.push_back({x, 1e3 * cell.communication});
+          if (map->cells[0][i].runs > 0) ratio.points.push_back({x, cell.rate / map->cells[0][i].rate});
         }
         rates.push_back(rate);
         seconds.push_back(std::move(communication));
+        ratios.push_back(std::move(ratio));
         for (const SlowLinks& links : findings_.slow_links) {
           if (!rate.points.empty() && links.where == map->where &&
               links.label == label_of(map->rows->key, map->rows->values[row]))
@@ -232,15 +281,37 @@ class Figures {
     add("rate_links", "links", "Rate by bandwidth",
         "Tokens per second against the bandwidth of the links. Dashed: what the overlap condition predicts from the "
         "case without a limit.",
-        lines_script({"Gbit/s per rank", "tokens/s", true, true, true, tics}, rates));
+        lines_script({"Gbit/s per rank, logarithmic", "tokens/s", true, true, true, tics}, rates));
     add("communication_links", "links", "Communication by bandwidth",
         "Milliseconds per step in which rank 0 was in collectives, against the bandwidth of the links.",
-        lines_script({"Gbit/s per rank", "ms per step", true, true, true, tics}, seconds));
+        lines_script({"Gbit/s per rank, logarithmic", "ms per step", true, true, true, tics}, seconds));
+    if (maps.empty() || maps[0]->cells.size() < 2) return;
+    add("ratio_links", "links", "Rate against the first choice",
+        "Tokens per second divided by those of the first line.",
+        lines_script({"Gbit/s per rank, logarithmic", "ratio", true, false, true, tics}, ratios));
+  }
+
+  /// Bars of a sweep with several axes stand in groups by the first one.
+  [[nodiscard]] std::size_t first_axis_of_bars() const { return study_.is_sweep && study_.axes.size() > 1 ? 1 : 0; }
+
+  [[nodiscard]] Bar bar_of(const Case& one) const {
+    Bar bar{short_name(study_, one), {}};
+    if (first_axis_of_bars() == 0) return bar;
+    bar.group = label_of(study_.axes[0].key, one.value(study_.axes[0].key));
+    bar.name.clear();
+    for (std::size_t i = 1; i < study_.axes.size(); ++i) {
+      const std::string& key = study_.axes[i].key;
+      const std::string label = label_of(key, one.value(key));
+      bar.name += (i == 1 ? "" : "/") + (label == label_of("comm.throttle_gbit", "0") ? label : one.value(key));
+    }
+    return bar;
   }
 
   [[nodiscard]] std::string axis_names() const {
     std::string names;
-    for (const Axis& axis : study_.axes) names += (names.empty() ? "" : " / ") + axis.key;
+    for (std::size_t i = first_axis_of_bars(); i < study_.axes.size(); ++i) {
+      names += (names.empty() ? "" : " / ") + study_.axes[i].key;
+    }
     return study_.is_one_run() ? "" : names.size() > 60 ? "case" : names;
   }
 
@@ -255,7 +326,8 @@ class Figures {
 
   void parts() {
     const auto rows = bars([&](const Case& one) {
-      Bar bar{short_name(study_, one), parts_of_step(one.run)};
+      Bar bar = bar_of(one);
+      bar.parts = parts_of_step(one.run);
       for (auto& part : bar.parts) part.second *= 1e3;
       return bar;
     });
@@ -267,7 +339,8 @@ class Figures {
   void memory() {
     constexpr double kMiB = 1024.0 * 1024.0;
     const auto rows = bars([&](const Case& one) {
-      Bar bar{short_name(study_, one), {}, one.run.planned_bytes / kMiB};
+      Bar bar = bar_of(one);
+      bar.mark = one.run.planned_bytes / kMiB;
       for (const auto& [name, bytes] : one.run.memory) {
         if (name != "peak" && name != "resident" && name != "disk") bar.parts.emplace_back(name, bytes / kMiB);
       }
@@ -358,20 +431,13 @@ std::vector<Figure> figures_of(const Study& study, const Findings& findings) { r
 
 void draw(std::vector<Figure>& figures, const std::string& folder) {
   for (Figure& figure : figures) {
-    const auto with = [&](const std::string& terminal) {
-      return [&, terminal](io::PipedProgram& gnuplot) {
-        gnuplot.write("set terminal " + terminal + "\nset encoding utf8\nset border 3\nset tics nomirror\n" +
-                      "set grid ytics\nset key outside top center vertical maxrows 4 noinvert samplen 2 font "
-                      "',12'\nset tics font ',12'\nset title " +
-                      gnuplot_text(figure.title) + "\n" + figure.script);
-      };
-    };
     const std::string path = folder + "/" + figure.id;
-    draw_into(path + ".svg", with(fmt::format("svg noenhanced size {},{} font 'sans-serif,14' background 'white'",
-                                              kWidth, figure.height)));
-    draw_into(path + ".png", with(fmt::format("pngcairo noenhanced size {},{} font 'sans-serif,14' fontscale 2 "
-                                              "linewidth 2 pointscale 2 background 'white'",
-                                              2 * kWidth, 2 * figure.height)));
+    for (const char* type : {"svg", "png"}) {
+      draw_into(path + "." + type, [&](io::PipedProgram& gnuplot) {
+        gnuplot.write(gnuplot_terminal(type, kWidth, figure.height) + "set title " + gnuplot_text(figure.title) + "\n" +
+                      figure.script);
+      });
+    }
     constexpr std::int64_t kMostSvg = std::int64_t{8} << 20;
     figure.svg = for_page(io::read_whole_file(path + ".svg", kMostSvg), figure);
   }

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // gnuplot.cpp: curves in bounded memory, and files that gnuplot draws.
+#include <fmt/format.h>
 #include <cstdlib>
 #include <filesystem>
 
@@ -44,6 +45,20 @@ void Curve::join_neighbors() {
   }
   stretches_.resize(most_ / 2);
   width_ *= 2;
+}
+
+std::string gnuplot_color(std::size_t i) { return fmt::format("lc rgb '#{:06x}'", kColors[i % kColors.size()]); }
+
+std::string gnuplot_terminal(const std::string& type, int width, int height) {
+  const std::string terminal =
+      type == "png" ? fmt::format(
+                          "pngcairo noenhanced size {},{} font 'sans-serif,14' fontscale 2 linewidth 2 "
+                          "pointscale 2 background 'white'",
+                          2 * width, 2 * height)
+                    : fmt::format("svg noenhanced size {},{} font 'sans-serif,14' background 'white'", width, height);
+  return "set terminal " + terminal +
+         "\nset encoding utf8\nset border 3\nset tics nomirror\nset grid ytics\nset key outside bottom center "
+         "horizontal noinvert samplen 2 height 1 font ',12'\nset tics font ',12'\n";
 }
 
 std::string gnuplot_text(const std::string& text) {

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
+#include <set>
 
 #include "io/posix/readable.hpp"
 #include "src/report/page.hpp"
@@ -28,23 +30,25 @@ constexpr const char* kStyle = R"(
 --link:#7fb8f0;--win:#174a32;--bad:#ff9c92;--grid:#5b626a;--c1:#58a9e6;--c2:#f58b4c;--c3:#3fbf95;--c4:#e88fc4;
 --c5:#d9a94a;--c6:#a79cff;--c7:#d09a8d;--c8:#a8b4b6}}
 *{box-sizing:border-box}
-body{margin:0 auto;max-width:68rem;padding:1rem;background:var(--back);color:var(--text);
+body{margin:0 auto;max-width:98rem;padding:1rem;background:var(--back);color:var(--text);
 font:1rem/1.5 system-ui,sans-serif}
 h1{font-size:1.1rem;color:var(--quiet);font-weight:600;margin:.2rem 0;overflow-wrap:anywhere}
 h2{font-size:1.25rem;margin:2rem 0 .5rem;border-bottom:1px solid var(--line)}
-.verdict{font-size:1.2rem;line-height:1.4;margin:.5rem 0 1rem;overflow-wrap:anywhere}
+.verdict{margin:.5rem 0 1rem;max-width:60rem;overflow-wrap:anywhere} .verdict p{font-size:1.2rem;line-height:1.4;
+font-weight:600;margin:.2rem 0} .verdict ul{margin:.3rem 0;padding-left:1.2rem} .verdict li{margin:.15rem 0}
 a{color:var(--link)} :focus-visible{outline:3px solid var(--link);outline-offset:2px}
 .skip{position:absolute;left:-99rem} .skip:focus{position:static}
 nav ul{display:flex;flex-wrap:wrap;gap:.25rem 1rem;list-style:none;padding:0}
 nav a{display:inline-block;padding:.2rem 0}
-.figures{display:grid;gap:1.5rem;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr))}
+.figures{display:grid;gap:1.5rem;grid-template-columns:repeat(auto-fill,minmax(min(100%,26rem),1fr))}
+main>section>p{max-width:60rem}
 figure{margin:0;min-width:0;max-width:40rem} figure svg{width:100%;height:auto;display:block}
 figcaption,.quiet{color:var(--quiet);font-size:.9rem}
 .scroll{overflow-x:auto} table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:.5rem 0}
 caption{text-align:left;color:var(--quiet);font-size:.9rem;padding-bottom:.3rem}
 th,td{padding:.3rem .6rem;border:1px solid var(--line);text-align:left;vertical-align:top}
 th{background:var(--soft);font-weight:600} td.n{text-align:right;white-space:nowrap} .bad{color:var(--bad)}
-.why{min-width:14rem;overflow-wrap:anywhere}
+.why{min-width:36rem;overflow-wrap:anywhere}
 .win{background-color:var(--win);font-weight:600}
 .predicted{background-image:repeating-linear-gradient(45deg,var(--line) 0 1px,transparent 1px 7px)}
 pre{background:var(--soft);padding:.7rem;white-space:pre-wrap;overflow-wrap:anywhere}
@@ -107,6 +111,19 @@ class Table {
   std::string html_;
 };
 
+/// Whether the last column has no limit.
+bool has_base(const Map& map) {
+  return map.is_of_links() && label_of(map.column_key, map.columns.back()) == label_of(map.column_key, "0");
+}
+
+/// Whether the case was slower than the one on the slower link beside it, which the link cannot explain.
+bool is_late(const Map& map, std::size_t row, std::size_t column) {
+  constexpr double kLate = 0.95;
+  if (!map.is_of_links() || column == 0) return false;
+  const Measured &cell = map.cells[row][column], &slower = map.cells[row][column - 1];
+  return cell.runs > 0 && slower.runs > 0 && cell.rate < kLate * slower.rate;
+}
+
 struct Section {
   std::string id, title, html;
 };
@@ -141,8 +158,8 @@ class Page {
                "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
                "<title>{}: KoZeRO report</title><style>{}</style></head>\n<body>\n"
                "<a class=\"skip\" href=\"#main\">To the report</a>\n<header><h1>KoZeRO report: {}</h1>\n"
-               "<p class=\"verdict\">{}</p>\n{}{}</header>\n",
-               kGenerator, title, kStyle, title, escaped_html(findings_.verdict), origin(),
+               "{}{}{}</header>\n",
+               kGenerator, title, kStyle, title, verdict(), origin(),
                note.empty() ? "" : "<p class=\"bad\">" + escaped_html(note) + "</p>\n") +
            fmt::format("<nav aria-label=\"Sections\"><ul>{}</ul></nav>\n<main id=\"main\">\n{}</main>\n", menu, body) +
            "<footer><p class=\"quiet\">Written by kozero report. Times and rates are medians over the steps of a run "
@@ -152,6 +169,16 @@ class Page {
  private:
   void add(const char* id, const char* title, std::string html) {
     if (!html.empty()) sections_.push_back({id, title, std::move(html)});
+  }
+
+  /// The first sentence, and the others as a list.
+  [[nodiscard]] std::string verdict() const {
+    std::string others;
+    for (std::size_t i = 1; i < findings_.sentences.size(); ++i) {
+      others += "<li>" + escaped_html(findings_.sentences[i]) + "</li>\n";
+    }
+    return "<div class=\"verdict\"><p>" + escaped_html(findings_.sentences.front()) + "</p>\n" +
+           (others.empty() ? "" : "<ul>" + others + "</ul>\n") + "</div>\n";
   }
 
   /// Machine, date, program and the command to repeat.
@@ -169,11 +196,16 @@ class Page {
     }
     facts.erase("command");
     facts.erase("started");
+    if (facts.count("hosts") != 0) facts.erase("host");
+    if (const auto memory = facts.extract("free_memory")) facts["free memory"] = memory.mapped();
     std::string html = "<dl>";
     const auto fact = [&html](const std::string& name, const std::string& text) {
       if (!text.empty()) html += fmt::format("<dt>{}</dt><dd>{}</dd>\n", escaped_html(name), escaped_html(text));
     };
     fact("started", study_.started);
+    for (const char* first : {"host", "hosts", "processor", "cores", "free memory", "version", "commit"}) {
+      if (const auto found = facts.extract(first)) fact(first, found.mapped());
+    }
     for (const auto& [name, text] : facts) fact(name, text);
     html += "</dl>\n";
     if (!study_.command.empty()) html += "<p>To repeat:</p><pre>" + escaped_html(study_.command) + "</pre>\n";
@@ -204,18 +236,22 @@ class Page {
     std::string html;
     for (const Map& map : findings_.maps) {
       std::vector<std::string> columns = {map.rows->key};
-      for (const auto& column : map.columns)
-        columns.push_back(map.column_key.empty() ? "tokens/s" : label_of(map.column_key, column));
+      std::vector<std::size_t> order(map.columns.size());
+      std::iota(order.begin(), order.end(), 0);
+      if (has_base(map)) std::rotate(order.begin(), order.end() - 1, order.end());  // first, since it is compared with
+      for (const std::size_t column : order)
+        columns.push_back(map.column_key.empty() ? "tokens/s" : label_of(map.column_key, map.columns[column]));
       const std::string where = label_of(map.where);
       Table table("Tokens per second" + (where.empty() ? "" : ", " + where), columns);
       bool has_any = false;
       for (std::size_t row = 0; row < map.cells.size(); ++row) {
         std::string cells;
-        for (std::size_t column = 0; column < map.columns.size(); ++column) {
+        for (const std::size_t column : order) {
           const Measured& cell = map.cells[row][column];
           const bool wins = map.winners[column].row == static_cast<int>(row);
           std::string text = cell.rate > 0.0 ? io::readable_count(cell.rate) : "-";
           if (cell.is_predicted) text += " predicted";
+          if (is_late(map, row, column)) text += " *";
           if (wins) text += map.winners[column].is_clear ? " fastest" : " leads";
           cells += fmt::format("<td class=\"n{}{}\">{}</td>", wins ? " win" : "", cell.is_predicted ? " predicted" : "",
                                text);
@@ -228,7 +264,8 @@ class Page {
     if (html.empty()) return "";
     return html +
            "<p class=\"quiet\">Hatched cells were not measured: the overlap condition predicts them from the case "
-           "without a limit. \"Leads\": by less than 5 %, or within the spread of repeated cases.</p>\n";
+           "without a limit. \"Leads\": by less than 5 %, or within the spread of repeated cases. *: more than 5 % "
+           "slower than on the slower link beside it, as when the machine was busy.</p>\n";
   }
 
   [[nodiscard]] std::string links() const {
@@ -245,9 +282,19 @@ class Page {
     }
     return table.html() +
            "<p class=\"quiet\">Measured: interpolated between the two neighboring rates; \"-\" if the measured rates "
-           "do "
-           "not enclose it. Predicted by the overlap condition: communication stays hidden while a unit's transfer is "
-           "shorter than the computation beside it.</p>\n";
+           "do not enclose it. Predicted by the overlap condition: communication stays hidden while a unit's transfer "
+           "is shorter than the computation beside it. The condition leaves out the first and the last unit, which "
+           "nothing hides: for models of few blocks" +
+           blocks() + " the predicted rates are too low.</p>\n";
+  }
+
+  /// " (these have 4)"; "" if the cases have different numbers or none.
+  [[nodiscard]] std::string blocks() const {
+    std::set<std::string> layers;
+    for (const Case& one : study_.cases) {
+      if (one.run.rows > 0) layers.insert(one.run.value("model.layers"));
+    }
+    return layers.size() != 1 || layers.begin()->empty() ? "" : " (these have " + escaped_html(*layers.begin()) + ")";
   }
 
   [[nodiscard]] std::string phases() const {
@@ -299,8 +346,8 @@ class Page {
                     cell(number(1e3 * run.step_s, 2)) + cell(has_rows ? number(1e3 * run.communication(), 2) : "-") +
                     cell(bytes_text(sent)) + cell(bytes_text(run.planned_bytes)) + cell(bytes_text(arrays)) +
                     cell(has_rows ? fmt::format("{}", run.last_step) : "-") + cell(number(run.last_loss, 4)) +
-                    cell(number(run.last_val, 4)) + "<td class=\"why\">" + escaped_html(beginning(why, kMostReason)) +
-                    "</td>");
+                    cell(number(run.last_val, 4)) + (why.empty() ? "<td>" : "<td class=\"why\">") +
+                    escaped_html(beginning(why, kMostReason)) + "</td>");
     }
     const std::string rest =
         rows > kMostRows ? fmt::format("<p>{} further cases are not shown.</p>\n", study_.cases.size() - kMostRows)

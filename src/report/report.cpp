@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // report.cpp: reads the cases, compares them, draws, and writes the page.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <filesystem>
 
 #include <kozero/core/error.hpp>
@@ -77,7 +78,7 @@ Report write_report(const std::vector<std::string>& paths, const std::string& ou
   for (const Figure& figure : figures) {
     if (!figure.svg.empty()) facts["figures"].push_back(figure.id);
   }
-  return {page, findings.verdict + (note.empty() ? "" : "\n" + note), facts};
+  return {page, fmt::format("{}", fmt::join(findings.sentences, "\n")) + (note.empty() ? "" : "\n" + note), facts};
 }
 
 }  // namespace kozero::report

@@ -29,8 +29,8 @@ struct Case {
   RunData run;  ///< without rows if it has not run
 
   [[nodiscard]] std::string value(const std::string& axis) const;
-  /// Done, with a measured rate.
-  [[nodiscard]] bool is_measured() const { return state == "done" && run.tokens_per_s > 0.0; }
+  /// Done, or stopped by a signal, with a measured rate.
+  [[nodiscard]] bool is_measured() const { return (state == "done" || state == "preempted") && run.tokens_per_s > 0.0; }
 };
 
 struct Study {

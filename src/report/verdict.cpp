@@ -5,7 +5,9 @@
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
+#include <optional>
 
 #include "io/posix/readable.hpp"
 #include "io/run/metrics.hpp"
@@ -68,24 +70,78 @@ std::string fastest_in_words(const Map& map) {
   return with_capital(where.empty() ? text : "with " + where + ", " + text) + ".";
 }
 
-std::string links_in_words(const SlowLinks& links) {
-  const std::string where = label_of(links.where);
-  std::string text = (where.empty() ? "" : "with " + where + ", ") + links.label;
-  if (!std::isnan(links.measured_gbit)) {
-    text += links.against.empty() ? " is slowed down by more than 10 %"
-                                  : " takes at least 10 % longer than " + links.against;
-    text += fmt::format(" below {:.2g} Gbit/s", links.measured_gbit);
-    if (!std::isnan(links.predicted_gbit))
-      text += fmt::format(" (the overlap condition predicts {:.2g})", links.predicted_gbit);
-    const std::string loss = percent(links.loss_there);
-    text += links.against.empty() ? " and costs " + loss + " of its rate" : "; its rate is " + loss + " lower";
-    text += fmt::format(" at {:.3g} Gbit/s", links.slowest_gbit);
-  } else if (links.loss_there > 1.0 - 1.0 / kSlowedDown) {
-    text += fmt::format(" costs {} of its rate at {:.3g} Gbit/s", percent(links.loss_there), links.slowest_gbit);
-  } else {
-    text += fmt::format(" is not slowed down by 10 % at any measured rate, down to {:.3g} Gbit/s", links.slowest_gbit);
+/// The column in which the row leads most clearly; nullopt if it does so in none.
+std::optional<std::size_t> best_column(const Map& map, int row) {
+  std::optional<std::size_t> best;
+  for (std::size_t i = 0; i < map.winners.size(); ++i) {
+    const auto& winner = map.winners[i];
+    const bool counts = winner.row == row && winner.is_clear && !winner.is_predicted;
+    if (counts && (!best || winner.lead > map.winners[*best].lead)) best = i;
   }
-  return with_capital(text) + ".";
+  return best;
+}
+
+/// "At 2.5 Gbit/s stage 3 waits 12.1 ms per step for 9.33 MiB, stage 1 23.0 ms for 7.64 MiB: it sends more, but hides
+/// more of it behind computation." "" unless communication explains at least half of the lead.
+std::string reason_in_words(const Map& map, int row) {
+  const auto column = best_column(map, row);
+  if (!column) return "";
+  const Measured& mine = map.cells[static_cast<std::size_t>(row)][*column];
+  const Measured* other = nullptr;
+  std::size_t other_row = 0;
+  for (std::size_t i = 0; i < map.cells.size(); ++i) {
+    const Measured& cell = map.cells[i][*column];
+    if (static_cast<int>(i) == row || !(cell.rate > 0.0) || (other != nullptr && cell.rate < other->rate)) continue;
+    other = &cell;
+    other_row = i;
+  }
+  const double saved = other == nullptr ? 0.0 : other->communication - mine.communication;
+  if (!(saved > 0.0) || saved < 0.5 * (other->step_s - mine.step_s) || !(mine.sent > 0.0)) return "";
+  const auto label = [&](std::size_t i) { return label_of(map.rows->key, map.rows->values[i]); };
+  const auto bytes = [](double sent) { return io::readable_bytes(static_cast<std::int64_t>(sent)); };
+  const std::string where = columns_in_words(map, {*column});
+  const double more = mine.sent / other->sent - 1.0;
+  const char* const why = more > 0.01    ? "it sends more, but hides more of it behind computation"
+                          : more > -0.01 ? "it sends as much, but hides more of it behind computation"
+                                         : "it sends less";
+  return with_capital(fmt::format("{}{} waits {:.1f} ms per step for {} that it sends, {} {:.1f} ms for {}: {}.",
+                                  where.empty() ? "" : where.substr(1) + ", ", label(static_cast<std::size_t>(row)),
+                                  1e3 * mine.communication, bytes(mine.sent), label(other_row),
+                                  1e3 * other->communication, bytes(other->sent), why));
+}
+
+/// "below 4 Gbit/s (63 % of its rate is lost at 1 Gbit/s)"
+std::string limit_in_words(const SlowLinks& links) {
+  const std::string slowest = fmt::format("{:.3g} Gbit/s", links.slowest_gbit);
+  const std::string loss = fmt::format("({} of its rate lost at {})", percent(links.loss_there), slowest);
+  if (!std::isnan(links.measured_gbit)) return fmt::format("below {:.2g} Gbit/s {}", links.measured_gbit, loss);
+  if (links.loss_there > 1.0 - 1.0 / kSlowedDown) return "at " + slowest + " " + loss;
+  return "at no measured rate, down to " + slowest;
+}
+
+/// "A step is 10 % longer than without a limit: stage 2 below 8 Gbit/s (...), stage 3 below 4 Gbit/s (...)." One
+/// sentence per combination of the other axes.
+std::vector<std::string> limits_in_words(const std::vector<SlowLinks>& all) {
+  std::map<std::map<std::string, std::string>, std::vector<std::string>> groups;
+  for (const SlowLinks& links : all) {
+    if (links.against.empty()) groups[links.where].push_back(links.label + " " + limit_in_words(links));
+  }
+  std::vector<std::string> sentences;
+  for (const auto& [where, list] : groups) {
+    const std::string label = label_of(where);
+    sentences.push_back(with_capital(fmt::format("{}a step is 10 % longer than without a limit: {}.",
+                                                 label.empty() ? "" : "with " + label + ", ", fmt::join(list, ", "))));
+  }
+  return sentences;
+}
+
+/// Where a choice falls behind the one before it.
+std::string crossing_in_words(const SlowLinks& links) {
+  const std::string where = label_of(links.where);
+  return with_capital(
+      fmt::format("{}{} takes at least 10 % longer than {} below {:.2g} Gbit/s; its rate is {} lower at {:.3g} Gbit/s.",
+                  where.empty() ? "" : "with " + where + ", ", links.label, links.against, links.measured_gbit,
+                  percent(links.loss_there), links.slowest_gbit));
 }
 
 /// "By model states alone, 4 ranks with 3.9 GiB each need stage 3 above 340 M parameters." "" if it is not known.
@@ -104,7 +160,6 @@ std::string room_in_words(const Room& room) {
                      io::readable_bytes(static_cast<std::int64_t>(room.bytes)), text);
 }
 
-/// One sentence, however many groups of runs with equal decks there are.
 /// The case with the lowest validation loss, if two differ in it; else nullptr.
 const Case* best_of(const Study& study) {
   const Case* best = nullptr;
@@ -117,6 +172,7 @@ const Case* best_of(const Study& study) {
   return differ ? best : nullptr;
 }
 
+/// One sentence, however many groups of runs with equal decks there are.
 std::string losses_in_words(const std::vector<EqualLosses>& groups) {
   if (groups.empty()) return "";
   EqualLosses all = groups.front();
@@ -165,11 +221,11 @@ std::string run_in_words(const Case& one) {
 
 std::string counts_in_words(const Study& study) {
   std::string text;
-  for (const char* state : {"failed", "not run", "running"}) {
+  for (const char* state : {"failed", "preempted", "not run", "running"}) {
     const std::size_t count = count_of(study, state);
     if (count == 0) continue;
     const std::string words = std::string(state) == "not run" ? "have not run" : state;
-    text += fmt::format("{}{} of {} cases {}", text.empty() ? " " : ", ", count, study.cases.size(), words);
+    text += fmt::format("{}{} of {} cases {}", text.empty() ? "" : ", ", count, study.cases.size(), words);
   }
   return text.empty() ? "" : text + ".";
 }
@@ -194,29 +250,34 @@ std::string words_of(const EqualLosses& losses) {
                      losses.compared, losses.first_step, losses.first_name);
 }
 
-std::string verdict_of(const Study& study, const Findings& findings) {
-  if (study.is_one_run()) return run_in_words(study.cases.front());
-  std::vector<std::string> sentences;
+std::vector<std::string> sentences_of(const Study& study, const Findings& findings) {
+  if (study.is_one_run()) return {run_in_words(study.cases.front())};
+  std::vector<std::string> sentences, reasons;
   for (const Map& map : findings.maps) {
     if (std::string text = fastest_in_words(map); !text.empty()) sentences.push_back(std::move(text));
+    for (int row = 0; row < static_cast<int>(map.cells.size()); ++row) {
+      if (std::string text = reason_in_words(map, row); !text.empty()) reasons.push_back(std::move(text));
+    }
   }
   if (sentences.size() > kMostSentences) {
     sentences.resize(kMostSentences);
     sentences.emplace_back("The maps below have the other combinations.");
   }
+  const auto add = [&](const std::vector<std::string>& more, std::size_t most) {
+    sentences.insert(sentences.end(), more.begin(), more.begin() + std::min(std::ssize(more), std::ptrdiff_t(most)));
+  };
+  add(reasons, kMostSentences);
+  add(limits_in_words(findings.slow_links), kMostSentences);
   std::vector<SlowLinks> links = findings.slow_links;  // the costliest first
-  std::stable_sort(links.begin(), links.end(),
-                   [](const auto& a, const auto& b) { return a.loss_there > b.loss_there; });
-  for (const auto& [is_crossing, most] : {std::pair(false, kMostSentences - 1), std::pair(true, std::size_t{1})}) {
-    std::size_t said = 0;
-    for (const SlowLinks& one : links) {
-      if (one.against.empty() != is_crossing && said++ < most) sentences.push_back(links_in_words(one));
-    }
-  }
+  std::erase_if(links, [](const SlowLinks& one) { return one.against.empty(); });
+  std::ranges::stable_sort(links, std::greater(), &SlowLinks::loss_there);
+  if (!links.empty()) sentences.push_back(crossing_in_words(links.front()));
   if (std::string text = room_in_words(findings.room); !text.empty()) sentences.push_back(std::move(text));
-  if (sentences.empty())
-    sentences.push_back(fmt::format("{} of {} cases have a rate; none can be compared with another.",
-                                    count_of(study, "done"), study.cases.size()));
+  if (sentences.empty()) {
+    const auto measured = std::ranges::count_if(study.cases, [](const Case& one) { return one.is_measured(); });
+    sentences.push_back(
+        fmt::format("{} of {} cases have a rate; none can be compared with another.", measured, study.cases.size()));
+  }
   if (std::string text = losses_in_words(findings.losses); !text.empty()) sentences.push_back(std::move(text));
   if (const Case* best = best_of(study)) {
     sentences.push_back(
@@ -226,7 +287,8 @@ std::string verdict_of(const Study& study, const Findings& findings) {
   if (most == 1) sentences.emplace_back("Each case ran once: differences below 5 % are not claimed.");
   if (most > 1 && least == most) sentences.push_back(fmt::format("Each case ran {} times.", most));
   if (most > least) sentences.push_back(fmt::format("Each case ran {} to {} times.", least, most));
-  return fmt::format("{}", fmt::join(sentences, " ")) + counts_in_words(study);
+  if (std::string text = counts_in_words(study); !text.empty()) sentences.push_back(std::move(text));
+  return sentences;
 }
 
 Json facts_of(const Study& study, const Findings& findings) {
@@ -236,7 +298,7 @@ Json facts_of(const Study& study, const Findings& findings) {
                 {"failed", count_of(study, "failed")},
                 {"not_run", count_of(study, "not run")},
                 {"repetitions", repetitions(study).second},
-                {"verdict", findings.verdict}};
+                {"verdict", fmt::format("{}", fmt::join(findings.sentences, " "))}};
   if (study.is_one_run()) {
     const RunData& run = study.cases[0].run;
     facts.update({{"state", study.cases[0].state},

@@ -4,13 +4,14 @@
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "src/report/analysis.hpp"
 
 namespace kozero::report {
 
-/// Sentences: the fastest choice, the cost of slow links, equal losses, what failed. Of one run: how far it came.
-std::string verdict_of(const Study& study, const Findings& findings);
+/// The fastest choice and why, the cost of slow links, equal losses, what failed. Of one run: how far it came.
+std::vector<std::string> sentences_of(const Study& study, const Findings& findings);
 
 nlohmann::ordered_json facts_of(const Study& study, const Findings& findings);
 

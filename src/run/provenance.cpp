@@ -115,7 +115,9 @@ std::string command_line(const std::string& command, const std::vector<std::stri
   const std::string number = std::to_string(ranks);
   std::string line;
   if (script != nullptr) {
-    line = std::string(script) + " -n " + number;
+    const bool asks_deck = command == "train" || command == "verify";  // for the number of ranks
+    line = script;
+    if (ranks > 1 || asks_deck) line += " -n " + number;
   } else if (std::getenv("SLURM_STEP_ID") != nullptr && std::getenv("HYDI_CONTROL_FD") == nullptr && ranks > 1) {
     line = "srun -n " + number + " " + quoted_for_shell(program_invocation_name);
   } else {

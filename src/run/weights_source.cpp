@@ -23,6 +23,7 @@
 #include "io/deck/check.hpp"
 #include "io/deck/schema.hpp"
 #include "io/posix/file.hpp"
+#include "io/posix/named_file.hpp"
 #include "io/run/run_folder.hpp"
 #include "io/text/tokenizer.hpp"
 
@@ -55,6 +56,15 @@ WeightsSource found(const std::string& path, train::Which which) {
   source.model = record.model;
   source.base = record.base;
   return source;
+}
+
+/// Throws Error(input), seen by all ranks, if the weights file is another than when find_weights() found it. A
+/// checkpoint is compared with its manifest, and never changes.
+void require_same_file(const WeightsSource& source, distributed::Communicator& comm) {
+  distributed::agreed(comm, [&] {
+    if (comm.rank() != 0 || source.kind != Kind::weights_file) return;
+    io::require_same_stamp(source.path, io::FileDescriptor(source.path, io::FileDescriptor::Use::read).stamp());
+  });
 }
 
 bool names_device(const std::string& override) {
@@ -179,6 +189,7 @@ std::string load_base(const WeightsSource& source, train::Evaluator& evaluator, 
       folder->require_unchanged();
     });
   } else {
+    require_same_file(source, comm);
     const std::string file = io::verify(comm, source.path).state_file();
     base.fill([&](const io::RangeValues<float>& piece) { io::read_weights(comm, file, table, {piece}); },
               train::Pieces::equal);
@@ -217,6 +228,7 @@ WeightsSource find_weights(const std::string& path, distributed::Communicator& c
                             &source.tokenizer, &source.no_tokenizer}) {
     *text = comm.broadcast_control(*text);
   }
+  require_same_file(source, comm);
   return source;
 }
 
@@ -254,7 +266,10 @@ void load(const std::string& path, WeightsSource& source, train::Evaluator& eval
   if (source.kind == Kind::hugging_face) return load_folder(source, evaluator, comm);
   train::read_newest(
       comm, path, [&] { return source.path; },
-      [&] { train::load_weights(io::verify(comm, source.path).state_file(), evaluator, comm); },
+      [&] {
+        require_same_file(source, comm);
+        train::load_weights(io::verify(comm, source.path).state_file(), evaluator, comm);
+      },
       [&] { source = find_weights(path, comm); });
 }
 

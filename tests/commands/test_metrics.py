@@ -62,6 +62,8 @@ def as_csv(cases):
     other = cases.folder / "other.jsonl"
     other.write_text('{"step":1,"loss":NaN}\n{"step":1,"loss":2.5,"seconds":{"a":1}}\n{"step":2,"loss":null,"more":3}\n{"step":3,"lo')
     cases.expect(cases.said("metrics", "other.jsonl", "--csv") == "step,loss,seconds.a,more\n1,2.5,1,\n2,,,3\n", "another file")
+    newest = list(csv.reader(io.StringIO(cases.said("metrics", "run", "--csv", "--last", "2"))))
+    cases.expect(newest == [table[0], *table[-2:]], f"--csv --last 2: {newest}")
     said = cases.said("metrics", "run", "--last", "2").splitlines()
     cases.expect(len(said) == 3 and said[2].split()[:2] == [str(rows[-1]["step"]), f"{rows[-1]['loss']:.4f}"], f"{said}")
 

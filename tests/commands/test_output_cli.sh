@@ -171,6 +171,21 @@ ranks_of_arguments() {
   # shellcheck disable=SC2086
   expect 0 'output in' on 2 train "$inputs/quickstart.toml" $tiny run.ranks=1
   expect 0 '^2$' "$kozero" ranks verify run --replay 3
+  # What kozero.sh starts afterwards is of the deck that `ranks` read: from its copy, or refused by its hash.
+  sed '/^seed/d; s/^\[run\]$/&\nseed = 7/' "$inputs/quickstart.toml" >deck.toml
+  local hash
+  hash=$("$kozero" ranks train deck.toml | sed -n 2p)
+  export KOZERO_DECK_COPY=$PWD/copy.toml
+  expect 0 '^2$' "$kozero" ranks verify deck.toml
+  expect 0 '^same$' sh -c 'cmp deck.toml copy.toml && echo same'
+  sed -i 's/^seed = 7$/seed = 9/' deck.toml
+  # shellcheck disable=SC2086
+  expect 0 'output in' "$kozero" train deck.toml $tiny run.dir=copied
+  expect 0 '^seed = 7 +# deck.toml:' grep '^seed' copied/deck.toml
+  unset KOZERO_DECK_COPY
+  # shellcheck disable=SC2086
+  expect 2 'deck.toml: it changed while the command started; start the command again' \
+    env KOZERO_DECK_HASH="$hash" "$kozero" train deck.toml $tiny run.dir=other
 }
 
 # kozero.sh in a tree without a build, with mocks of all programs that install or build: --help starts none of them.
@@ -261,7 +276,7 @@ plots() {
   # shellcheck disable=SC2086
   expect 0 'output in' "$kozero" train "$inputs/quickstart.toml" $tiny
   expect 3 '^\[rank 0\] error: text/metrics.jsonl: no such file; accepted: the folder of a run' "$kozero" plot text
-  expect 2 'accepted are names that end in .svg' "$kozero" plot run --out x.png
+  expect 2 'accepted are names that end in .svg or .png' "$kozero" plot run --out x.pdf
   expect 2 '^\[rank 0\] error: gnuplot is not installed \(not on the PATH\); on Debian: apt-get install gnuplot-nox; ' \
     env PATH=/nowhere "$kozero" plot run
   lines 1 .
@@ -283,6 +298,11 @@ words = ["".join(part.data for part in text.childNodes if part.nodeType == 3) or
 assert all(words.count(name) == 4 for name in ("run", "it'"'"'s a \"run\" `touch gone` $(touch gone)")), words
 print("well-formed")'
   expect 2 gone ls gone
+  # The look of a report: its colors, and names of the y axes.
+  expect 0 'rgb\(  0, 114, 178\)' cat both.svg
+  also 'nats per token'
+  expect 0 '^both.png: 2 runs$' "$kozero" plot run "$name" --out both.png
+  expect 0 PNG head -c 4 both.png
   # Paths that are no run, and runs without steps, are skipped.
   mkdir begun && : >begun/metrics.jsonl
   expect 0 '^note: left out, no run with a step: begun, text$' "$kozero" plot begun run text --out both.svg

@@ -83,12 +83,91 @@ once() {
   expect 0 '^6$' sh -c "ls runs/m/cases | wc -l"
   # The data are part of a case.
   echo one more line >>text/a.txt
-  expect 2 'sweep.dir = "runs/m": it holds another sweep: its axes, deck, data or build' sweep
+  expect 2 'sweep.dir = "runs/m": its case zero.stage=0 ranks=1 was trained with other keys of \[set\], other data' sweep
   expect 0 '^runs/n: 6 cases, 6 to run' sweep sweep.dir=runs/n --dry-run
   # A sweep below a folder of texts is no text.
   for run in '2 run' 'nothing was run'; do
     expect 0 "^runs/n: 2 cases: 2 done, 0 failed; $run" sweep sweep.dir=runs/n 'data.text=[text, runs]' --only stage=0
   done
+}
+
+# A subset, a changed value and another name of the matrix: what is new runs, the rest stays, and is named.
+extended() {
+  make_sweep 3 'zero.stage = [0, 1, 2]'
+  expect 0 '^runs/m: 3 cases: 3 done, 0 failed; 3 run in ' sweep
+  files | grep cases/ >before.txt
+  sed -i 's/\[0, 1, 2\]/[0, 2]/' m.toml
+  expect 0 '^runs/m: 1 case of the folder is not in this matrix and stays: zero.stage=1$' sweep
+  also '^runs/m: 2 cases: 2 done, 0 failed; nothing was run$'
+  sed -i 's/\[0, 2\]/[3, 2]/; s/^steps/dir = "runs\/m"\n&/' m.toml
+  mv m.toml renamed.toml
+  expect 0 '^runs/m: 2 cases of the folder are not in this matrix and stay: zero.stage=0, zero.stage=1$' \
+    "$kozero" sweep renamed.toml --json
+  also '^runs/m: 2 cases: 2 done, 0 failed; 1 run in '
+  also '"others":2'
+  expect 0 '^as before$' sh -c "$(declare -f files); files | grep -F -f before.txt | diff before.txt - && echo as before"
+  # All of them, and a case of another name, which is another deck's.
+  sed -i 's/\[3, 2\]/[0, 1, 2, 3]/' renamed.toml
+  expect 0 '^runs/m: 4 cases: 4 done, 0 failed; nothing was run$' "$kozero" sweep renamed.toml
+  lines 0 'not in this matrix'
+  # The time left is known in a call after a kill, too, and evaluations count.
+  find runs/m -name case.json | head -n 2 | xargs rm
+  expect 0 '; 1 to run, about [0-9.]+ .* left$' "$kozero" sweep renamed.toml
+  seconds() {
+    "$kozero" sweep renamed.toml sweep.dir=runs/planned --dry-run --json "$@" 2>/dev/null | sed 's/.*"seconds":\([^,}]*\)}$/\1/'
+  }
+  expect 0 '^True$' python3 -c "print($(seconds train.eval_every=1) > 2 * $(seconds data.val_fraction=0))"
+  sed -i 's/^seq = 16$/seq = 8/' base.toml
+  expect 2 'sweep.dir = "runs/m": its case zero.stage=[0-3] was trained from another text of base.toml, which is in ' \
+    "$kozero" sweep renamed.toml
+  also 'accepted: an empty or new folder, such as sweep.dir=runs/m-2'
+}
+
+# The deck may be edited while the sweep runs: all cases are of what it was. Data that change end the sweep.
+edited() {
+  make_sweep 400 'optim.lr = [1e-3, 2e-3, 3e-3]'
+  "$kozero" sweep m.toml >sweep.txt 2>&1 &
+  local pid=$!
+  wait_for 1
+  sed -i 's/^steps = 3$/&\nseed = 9/' base.toml
+  wait "$pid"
+  expect 0 '^0$' echo $?
+  expect 0 '^3$' sh -c 'grep -l "^seed = 1 " runs/m/cases/*/run/deck.toml | wc -l'
+  expect 0 '^3$' sh -c 'grep -L seed runs/m/cases/*/deck.toml | wc -l'
+  rm -rf runs/m
+  "$kozero" sweep m.toml >sweep.txt 2>&1 &
+  pid=$!
+  wait_for 1
+  echo one more line >>text/a.txt
+  wait "$pid"
+  expect 0 '^3$' echo $?
+  expect 0 'runs/m": case optim.lr=0.002: text/a.txt changed after the sweep had begun' cat sweep.txt
+  expect 0 '^1$' sh -c 'ls runs/m/cases/*/case.json | wc -l'
+}
+
+# A case that overruns is ended and failed; one whose ranks are all suspended obeys a signal.
+overdue() {
+  make_sweep 1000000 'zero.stage = [2]' 'ranks = [2]'
+  expect 1 '^\[1/1\] zero.stage=2 ranks=2: failed with status 75 after .*: sweep.timeout_s = 2: it had not ended' \
+    sweep sweep.timeout_s=2
+  expect 0 '"why": "sweep.timeout_s = 2: it had not ended after this time, at step [0-9]+",' cat runs/m/cases/*/case.json
+  expect 2 'sweep.timeout_s = 0: accepted: number > 0, in seconds' sweep sweep.timeout_s=0
+  rm -rf runs/m
+  "$kozero" sweep m.toml >sweep.txt 2>&1 &
+  local pid=$! ranks
+  wait_for 0
+  ranks=$(for each in /proc/[0-9]*; do
+    [ "$(readlink "$each/cwd")" = "$PWD" ] && [ "$(readlink "$each/exe")" = "$(readlink -f "$kozero")" ] &&
+      grep -qz '^train$' "$each/cmdline" && basename "$each"
+  done)
+  expect 0 '^2$' sh -c "echo $(echo "$ranks" | wc -w)"
+  # shellcheck disable=SC2086
+  kill -STOP $ranks
+  kill -TERM "$pid"
+  timeout 20 tail --pid="$pid" -f /dev/null || kill -KILL "$pid"
+  wait "$pid"
+  expect 0 '^75$' echo $?
+  expect 0 'runs/m: stopped by SIGTERM: 0 of 1 case have ended' cat sweep.txt
 }
 
 # A fixed time instead of steps, repetitions, several keys by one axis, keys for all cases.
@@ -220,10 +299,12 @@ refusals() {
   refused '--case 2: the sweep has 1 case$' 'dir = "runs/k"' --case 2
   refused 'sweep: --launcher: it has no \{ranks\}' '' --launcher mpiexec
   refused 'no_program: cannot be started: No such file' '' --launcher 'no_program {ranks}' sweep.dir=runs/k
-  refused 'sweep.dir = "runs/m": it holds another sweep: ' '[axes]\nranks = [1]'
-  refused 'sweep.dir = "runs/m": it holds another sweep: its name is m' 'name = "k"'
+  refused 'sweep.dir = "runs/m": its case zero.stage=0 was trained with other keys of \[set\]' \
+    '[set]\noptim.lr = 0.5\n[axes]\nzero.stage = [0]'
   refused 'sweep.dir = "full": it holds of and no sweep' 'dir = "full"'
   expect 2 'base.toml:2: \[run\]: a deck.s section; a matrix names its deck' "$kozero" sweep base.toml
+  expect 2 'm.toml:2: \[sweep\]: a section of a matrix, not of a deck; accepted is `kozero sweep m.toml`' "$kozero" train m.toml
+  expect 2 '\[sweep\]: a section of a matrix, which only the command sweep reads' "$kozero" train base.toml sweep.dir=x
   printf '[sweep]\ndeck = "no.toml"\n' >m.toml
   expect 2 'm.toml:2: sweep.deck = "no.toml": no such file' sweep
   expect 2 'no.toml: no readable file' "$kozero" sweep no.toml

@@ -49,6 +49,18 @@ std::vector<Token> tokens_of(const TokenSplit& split, std::int64_t vocab) {
 
 }  // namespace
 
+TEST_CASE("text that changes while it is read is refused, and leaves no tokens") {
+  const ScratchFolder folder("changed");
+  folder.put("text/a.txt", story(0, 100));
+  const PrepareOrder order{{folder / "text"}, "bytes", 0.0, folder / "out"};
+  const auto files = find_text({folder / "text"});
+  folder.put("text/a.txt", story(0, 101));
+  CHECK_THAT(
+      thrown_by([&] { make_tokens(order, files, folder / "out", "0", *distributed::make_self_communicator()); }).text,
+      ContainsSubstring("text/a.txt: it changed while it was read"));
+  CHECK(!fs::exists(fs::path(folder / "out") / kTokensDescription));
+}
+
 TEST_CASE("text becomes train and validation tokens, all of it, once") {
   const ScratchFolder folder("prepare");
   folder.put("text/a.txt", story(0, 2000));

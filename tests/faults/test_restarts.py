@@ -12,6 +12,7 @@ import os
 import pathlib
 import random
 import re
+import shutil
 import signal
 import statistics
 import subprocess
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import time
 
+import job
 from restarted_job import Script, below, kill, status_on_hosts
 
 EVERY = 5
@@ -248,17 +250,38 @@ def finish(script, supervisor, killer, failures, wanted):
 
 
 def kills(script, arguments):
-    """Ranks, all ranks or mpiexec are killed at random moments."""
+    """Ranks, all ranks or mpiexec are killed at random moments. Each start is of the deck that the first one read."""
+    script.deck = shutil.copy(script.deck, script.folder / "deck.toml")
     steps = f"run.steps={arguments.steps or 60 + 20 * arguments.kills}"
     script.undisturbed(steps)
     failures = Failures(script)
     supervisor = script.start(["--restarts", "3", "-n", "2"], *SLOW, steps)
     killer = Killer(script, supervisor, random.Random(arguments.seed))
     for _ in range(arguments.kills):
+        if script.rows() and "seed = 99" not in script.deck.read_text():
+            script.deck.write_text(script.deck.read_text().replace("[run]\n", "[run]\nseed = 99\n", 1))
         kind = killer.random.choice(["rank", "rank", "all_ranks", "launcher"])
         if not killer.disturb(kind, getattr(killer, kind)):
             break
     finish(script, supervisor, killer, failures, arguments.kills)
+    return failures.count
+
+
+def verify_of_one_deck(script, arguments):
+    """`kozero.sh verify` starts three programs; a deck that is edited meanwhile does not make them differ."""
+    failures = Failures(script)
+    deck = pathlib.Path(shutil.copy(script.deck, script.folder / "deck.toml"))
+    script.said = script.folder / "said.txt"
+    environment = {name: value for name, value in script.environment().items() if name != "OMP_NUM_THREADS"}
+    with open(script.said, "wb") as said:
+        script.supervisor = subprocess.Popen(["bash", str(script.script), "-n", "1", "verify", "deck.toml", *job.SMALL,
+                                              f'data.text=["{script.folder}/text"]'], stdout=said, stderr=subprocess.STDOUT,
+                                             env=environment, cwd=script.folder, start_new_session=True)
+    while script.supervisor.poll() is None and "equal" not in script.said.read_text():
+        time.sleep(0.02)
+    deck.write_text(deck.read_text().replace("[run]\n", "[run]\nseed = 99\n", 1))
+    failures.expect(script.supervisor.wait(60) == 0, f"status {script.supervisor.returncode}, wanted 0")
+    failures.expect(script.said.read_text().count("equal") == 12, "it does not say 12 times that bits are equal")
     return failures.count
 
 
@@ -300,7 +323,8 @@ def ranks_of(script):
         return 0
 
 
-CASES = {case.__name__: case for case in (refusals, gives_up, stop_signal, signal_in_a_pause, signal_before_a_start, kills, hosts)}
+CASES = {case.__name__: case for case in (refusals, gives_up, stop_signal, signal_in_a_pause, signal_before_a_start, kills,
+                                           verify_of_one_deck, hosts)}
 
 parser = argparse.ArgumentParser()
 parser.add_argument("case", choices=CASES)

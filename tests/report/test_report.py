@@ -71,8 +71,8 @@ class Page(html.parser.HTMLParser):
             self.wrong.append(f"</{tag}> at {self.getpos()}")
 
     def handle_data(self, data):
-        if self.open and self.open[-1][1].get("class") == "verdict":
-            self.verdict += data
+        if any(attrs.get("class") == "verdict" for _, attrs in self.open) and data.strip():
+            self.verdict += (" " if self.verdict else "") + data.strip()
 
 
 class Cases:
@@ -180,8 +180,13 @@ def slow_links(cases):
     # 2/3 of 80 ms hide 32 Mbit; 16 Mbit are seen: 0.1 + 16e6/B = 0.11 where B = 1.6e9, and 32e6/B < 53 ms
     cases.expect(abs(stage2["predicted_gbit"] - 1.6) < 1e-6, f"predicted {stage2['predicted_gbit']}, not 1.6")
     cases.expect(abs(stage2["loss_there"] - 0.8) < 1e-9 and stage2["slowest_gbit"] == 0.1, f"{stage2}")
-    words = "Stage 2 is slowed down by more than 10 % below 3.2 Gbit/s (the overlap condition predicts 1.6) and costs 80 % of its rate at 0.1 Gbit/s."
+    words = ("A step is 10 % longer than without a limit: stage 2 below 3.2 Gbit/s (80 % of its rate lost at 0.1 Gbit/s), "
+             "stage 3 at no measured rate, down to 10 Gbit/s.")
     cases.expect(words in facts["verdict"], facts["verdict"])
+    # The page says which prediction is too low; the verdict does not repeat it. Without a limit comes first.
+    cases.expect("predict" not in facts["verdict"] and "for models of few blocks the predicted rates are too low" in page.text, facts["verdict"])
+    heads = page.text.split("<th scope=\"row\">stage 2</th>")[0].split("<th scope=\"col\">")[-4:]
+    cases.expect([head.split("<")[0] for head in heads] == ["no limit", "0.1 Gbit/s", "1 Gbit/s", "10 Gbit/s"], f"{heads}")
     # stage 3 hides 48 Mbit behind 80 ms, so it has no such limit above 48e6/90e6 Gbit/s, and no crossing was measured
     cases.expect(all(links["against"] is None for links in facts["slow_links"]), f"{facts['slow_links']}")
     cases.expect("1 of 8 cases failed, 1 of 8 cases have not run." in facts["verdict"], facts["verdict"])
@@ -211,12 +216,49 @@ def crossing(cases):
     cases.expect(one["choice"] == "stage 3" and one["against"] == "stage 2" and abs(one["measured_gbit"] / 10**0.5 - 1) < 1e-6, f"{one}")  # 1.1**2 = 1.21
     cases.expect("Stage 3 takes at least 10 % longer than stage 2 below 3.2 Gbit/s" in facts["verdict"], facts["verdict"])
     cases.expect("stage 3 against stage 2" in page.text, "no row of the crossing")
+    verdict = page.text.split("class=\"verdict\"")[1].split("</div>")[0]
+    cases.expect(verdict.count("<p>") == 1 and verdict.count("<li>") == len(facts["verdict"].split(". ")) - 1, verdict)
     # 32 Mbit and 10 calls are hidden behind 53 ms, 16 Mbit and 20 calls of 50 us are not: 0.1 + 1e-3 + 16e6/B = 0.11 at B = 16e6/9e-3
     stage2 = next(links for links in facts["slow_links"] if links["choice"] == "stage 2" and not links["against"])
     cases.expect(abs(stage2["predicted_gbit"] / (0.016 / 0.009) - 1) < 1e-6, f"{stage2}")
     # 10 MB per rank: 1 MB of states per 100,000 parameters in stage 2, 0.8 in stage 3
     cases.expect(facts["parameters_with_room"] == {"2": 1e6, "3": 1.25e6}, f"{facts['parameters_with_room']}")
     cases.expect("By model states alone, 2 ranks with 9.5 MiB each need stage 3 above 1.00 M parameters." in facts["verdict"], facts["verdict"])
+
+
+def reasons(cases):
+    """Why a choice is fastest, if communication explains it; a slow case between faster ones has a mark."""
+    axes = [{"key": "zero.stage", "values": [2, 3]}, {"key": "comm.throttle_gbit", "values": [0, 10, 1]}]
+    seconds = {(2, 0): 0.1, (2, 10): 0.1, (2, 1): 0.2, (3, 0): 0.1, (3, 10): 0.12, (3, 1): 0.1}
+    write_sweep(cases.folder / "reasons", axes, [({"zero.stage": stage, "comm.throttle_gbit": gbit}, step_s, LOSSES, 1)
+                                                 for (stage, gbit), step_s in seconds.items()])
+    for path in (cases.folder / "reasons").rglob("metrics.jsonl"):
+        deck = (path.parent / "deck.toml").read_text()
+        three, slow = "stage = 3" in deck, "throttle_gbit = 1 " in deck
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        for one in rows:
+            one["seconds"]["all_gather"] = 0.02 if three or not slow else 0.12
+            one["bytes_sent"]["all_gather"] = 4_194_304 if three else 2_097_152
+            one["bytes_sent"]["reduce_scatter"] = 2_097_152
+        path.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    facts, page = cases.report("reasons")
+    words = ("At 1 Gbit/s, stage 3 waits 20.0 ms per step for 6.0 MiB that it sends, stage 2 120.0 ms for 4.0 MiB: "
+             "it sends more, but hides more of it behind computation.")
+    cases.expect(words in facts["verdict"], facts["verdict"])
+    cases.expect(page.text.count(" *</td>") + page.text.count(" * ") == 1, "the mark of one late case")
+
+
+def preempted(cases):
+    """A run that a signal stopped has a rate in all parts of the page."""
+    write_run(cases.folder / "p/whole", [row(i + 1, loss) for i, loss in enumerate(LOSSES)], {"optim.lr": 0.5})
+    write_run(cases.folder / "p/stopped", [row(i + 1, loss, 0.2) for i, loss in enumerate(LOSSES)], {"optim.lr": 0.25}, state="preempted")
+    facts, page = cases.report("p/whole", "p/stopped", "--out", "p/report")
+    cases.expect("have a rate; none" not in facts["verdict"] and "1 of 2 cases preempted." in facts["verdict"], facts["verdict"])
+    cases.expect(page.text.count(">5.00 k") >= 2, "its rate in the map and in the table of all cases")
+    write_run(cases.folder / "p/alone", [row(i + 1, loss) for i, loss in enumerate(LOSSES)], {"optim.lr": 0.25}, state="preempted")
+    (cases.folder / "p/alone/deck.toml").write_text((cases.folder / "p/stopped/deck.toml").read_text())
+    facts, _ = cases.report("p/stopped", "p/alone", "--out", "p/report")
+    cases.expect("2 of 2 cases have a rate; none can be compared" in facts["verdict"], facts["verdict"])
 
 
 def older_figures(cases):
@@ -352,7 +394,7 @@ def foreign_values(cases):
 def main():
     with tempfile.TemporaryDirectory() as name:
         cases = Cases(*sys.argv[1:4], pathlib.Path(name))
-        for case in (fastest, slow_links, crossing, older_figures, losses, real_runs, bad_input, foreign_values, long_run):
+        for case in (fastest, slow_links, crossing, reasons, preempted, older_figures, losses, real_runs, bad_input, foreign_values, long_run):
             before = cases.wrong
             case(cases)
             print(f"{case.__name__}: {cases.wrong - before} wrong")

@@ -5,6 +5,8 @@
 // A curve keeps the lowest and the highest points of a bounded number of stretches, so memory and time of the drawing
 // do not grow with the run.
 #pragma once
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -44,6 +46,17 @@ class Curve {
   std::int64_t width_ = 1;
   std::int64_t points_in_last_ = 0;
 };
+
+/// Colors of lines and bars, red, green and blue in 8 bits each. Contrast with white is at least 3; a report's page has
+/// lighter ones for a dark background.
+inline constexpr std::array<unsigned, 8> kColors = {0x0072b2, 0xc85200, 0x00805c, 0xb4508a,
+                                                    0x946200, 0x5a4fcf, 0x8c564b, 0x5f6b6d};
+
+/// "lc rgb '#0072b2'"
+std::string gnuplot_color(std::size_t i);
+
+/// gnuplot's terminal for a file's type, svg or png, and the look of all figures. PNG has twice as many pixels.
+std::string gnuplot_terminal(const std::string& type, int width, int height);
 
 /// The text in single quotes, on one line, escaped for gnuplot.
 std::string gnuplot_text(const std::string& text);
