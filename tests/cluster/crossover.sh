@@ -110,7 +110,8 @@ for kind in ("simulated", "tc"):
             found[kind] = slow * (fast / slow) ** (math.log(before / longer) / math.log(before / after))
 gathers = median_ms(f"tc-{rates[0]}", lambda row: row["seconds"]["all_gather"])
 ratio = gathers / two_way
-print(f"all-gathers at {rates[0]} Mbit/s: {gathers:.1f} ms; as many bytes both ways: {two_way:.1f} ms; {ratio:.2f} times")
+both = f"as many bytes both ways {two_way:.1f} ms"
+print(f"all-gathers at {rates[0]} Mbit/s: {gathers:.1f} ms; {both}; {ratio:.2f} times")
 for kind in ("simulated", "tc"):
     if kind not in found:
         sys.exit(f"{kind}: the rates do not enclose a step of {longer} times {free:.1f} ms; give others in RATES")

@@ -257,7 +257,10 @@ else
   run_ranks "$@" || status=$?
 fi
 bytes_of_links | awk -v before="$kFolder/before" '
-  BEGIN { while ((getline line <before) > 0) { split(line, was, " "); sent[was[1]] = was[2]; received[was[1]] = was[3] } }
-  { printf "host %d: %.3f MiB sent, %.3f MiB received\n", $1, ($2 - sent[$1]) / 2 ^ 20, ($3 - received[$1]) / 2 ^ 20 }
+  BEGIN {
+    while ((getline line <before) > 0) { split(line, was, " "); sent[was[1]] = was[2]; received[was[1]] = was[3] }
+  }
+  function mib(bytes) { return bytes / 2 ^ 20 }
+  { printf "host %d: %.3f MiB sent, %.3f MiB received\n", $1, mib($2 - sent[$1]), mib($3 - received[$1]) }
 ' >&2
 exit "$status"
