@@ -3,7 +3,6 @@
 // environment.cpp: the launcher's environment variables; start and end of MPI, watched by two threads; this node's
 // ranks.
 #include <mpi.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 #include <algorithm>
 #include <array>
@@ -21,6 +20,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/core/host.hpp>
 #include <kozero/distributed/environment.hpp>
+#include <kozero/distributed/mpi_settings.hpp>
 #include <kozero/distributed/wait_clock.hpp>
 #include "src/distributed/group_communicator.hpp"
 #include "src/distributed/liveness/heartbeat.hpp"
@@ -42,7 +42,6 @@ std::string shown(const char* name, int value) { return std::string(name) + " = 
 
 const MPI_Comm kWorld = MPI_COMM_WORLD;
 constexpr std::chrono::seconds kLongestAbort{10};       // then the process ends without MPI
-constexpr std::int64_t kSharedMemoryOfUcx = 8 << 20;    // bytes per rank, with a reserve
 constexpr std::chrono::milliseconds kLastProgress{25};  // rank 0 gets rid of the heartbeat's last messages
 constexpr std::chrono::milliseconds kOthersEnter{50};   // then all ranks but 0 enter MPI_Finalize
 
@@ -56,16 +55,6 @@ std::vector<std::string> cpus_of_all(MPI_Comm node, int local_ranks) {
   std::vector<std::string> each;
   for (int r = 0; r < local_ranks; ++r) each.push_back(all.substr(static_cast<std::size_t>(r) * kLength, kLength));
   return each;
-}
-
-/// With a small /dev/shm, UCX's transport "posix", which needs 4.1 MiB per rank, fails, and with it MPI_Init. So this
-/// transport is excluded, unless the user set the transports.
-void spare_small_shared_memory() {
-  struct statvfs shared {};
-  if (statvfs("/dev/shm", &shared) != 0) return;
-  const int local_ranks = std::max(1, number_in(std::getenv, "MPI_LOCALNRANKS"));
-  const std::int64_t bytes = static_cast<std::int64_t>(shared.f_blocks) * static_cast<std::int64_t>(shared.f_frsize);
-  if (bytes < local_ranks * kSharedMemoryOfUcx) setenv("UCX_TLS", "^posix", 0);
 }
 
 int start_mpi(int* argc, char*** argv) {
@@ -133,7 +122,7 @@ struct Environment::Threads {
 
 Environment::Environment(int* argc, char*** argv, double timeout_s) {
   set_comm_timeout(timeout_s);
-  spare_small_shared_memory();
+  set_variables_of_mpi();
   threads_ = std::make_unique<Threads>();
   int running = 0;
   int provided = 0;
@@ -203,10 +192,7 @@ bool Environment::has_peers() {
 }
 
 std::string Environment::library() {
-  std::string text(MPI_MAX_LIBRARY_VERSION_STRING, '\0');
-  int length = 0;
-  if (MPI_Get_library_version(text.data(), &length) != MPI_SUCCESS) return "unknown";
-  text.resize(static_cast<std::size_t>(length));
+  std::string text = library_description();
   // MPICH: a line each for version, date, device ...; Open MPI: "Open MPI v4.1.4, package: ..."
   text = text.substr(0, text.find_first_of(",\n"));
   std::replace(text.begin(), text.end(), '\t', ' ');

@@ -171,10 +171,12 @@ void GroupCommunicator::exchange_shards(char* full, const Partition& partition, 
   for (std::int64_t k = 0; k < chunks.count(); ++k) {
     // At each distance every rank sends to one rank and receives from one, so that no rank is the first target of all.
     for (int distance = stride; distance < size_; distance += stride) {
-      const int from = (rank_ - distance + size_) % size_;
-      receive(full + chunks.begin(from, k) * element, chunks.size(from, k) * element, from, messages);
       send(full + chunks.begin(rank_, k) * element, chunks.size(rank_, k) * element, (rank_ + distance) % size_,
            messages);
+    }
+    for (int distance = stride; distance < size_; distance += stride) {
+      const int from = (rank_ - distance + size_) % size_;
+      receive(full + chunks.begin(from, k) * element, chunks.size(from, k) * element, from, messages);
     }
   }
 }

@@ -142,6 +142,9 @@ class GroupCommunicator : public Communicator {
   void send(const void* from, std::int64_t bytes, int peer, PendingMessages& messages);
   /// Starts an all-gather among the ranks r, r + stride, r + 2 stride, ...: each sends its shard of `full` to the
   /// others and receives theirs, in messages of at most `message_bytes`. `messages` must be empty and is resized.
+  /// Sends come before receives. UCX writes a large message to a TCP connection as a whole, and answers the peer's
+  /// request to send only afterwards. If a rank answered the peer before it sent its own request, the peer would begin
+  /// its message and not answer until its end, so that the two directions of the link would take turns.
   void exchange_shards(char* full, const Partition& partition, std::int64_t element, std::int64_t message_bytes,
                        int stride, PendingMessages& messages);
   /// Whether all of `messages` are done; if so, clears them.

@@ -11,6 +11,7 @@
 
 #include <kozero/core/error.hpp>
 #include <kozero/distributed/environment.hpp>
+#include <kozero/distributed/mpi_settings.hpp>
 #include <kozero/run/provenance.hpp>
 #include "build_facts.hpp"
 #include "io/deck/check.hpp"
@@ -50,6 +51,8 @@ Facts run_facts(const std::string& command, const std::vector<io::RankProcess>& 
                  {"started", io::time_now()},
                  {"ranks", std::to_string(ranks.size())},
                  {"hosts", hosts_of(ranks)}};
+  const auto& set = distributed::settings_of_mpi();
+  if (ranks.size() > 1 && !set.empty()) facts.emplace_back("mpi_settings", distributed::text_of(set));
   for (auto& fact : program_facts()) facts.push_back(std::move(fact));
   return facts;
 }

@@ -10,6 +10,7 @@
 #include <kozero/core/device.hpp>
 #include <kozero/core/host.hpp>
 #include <kozero/distributed/agreement.hpp>
+#include <kozero/distributed/mpi_settings.hpp>
 #include "src/run/rank_placement.hpp"
 
 namespace kozero::run {
@@ -176,6 +177,14 @@ std::vector<std::string> notes_on_shared_cores(const std::vector<RankPlacement>&
     }
   }
   return notes;
+}
+
+std::string note_on_messages(const std::vector<RankPlacement>& ranks, const char* transports) {
+  const auto& set = distributed::settings_of_mpi();
+  const std::string named = transports == nullptr ? "" : transports;
+  const bool names_tcp = named.find("tcp") != std::string::npos && named[0] != '^';
+  if (set.empty() || ranks.size() < 2 || (by_host(ranks).size() == 1 && !names_tcp)) return "";
+  return fmt::format("set for MPI, since you set no others: {} (docs/communication.md#tcp)", distributed::text_of(set));
 }
 
 }  // namespace kozero::run

@@ -29,4 +29,8 @@ std::vector<std::string> placement_lines(const std::vector<RankPlacement>& ranks
 /// than the ranks confined to it have threads, with these ranks and advice. None for ranks with GPUs.
 std::vector<std::string> notes_on_shared_cores(const std::vector<RankPlacement>& ranks);
 
+/// The variables that KoZeRO set for MPI, if messages may go over TCP: on several hosts, or if `transports` (UCX_TLS;
+/// may be nullptr) names tcp. "" otherwise.
+std::string note_on_messages(const std::vector<RankPlacement>& ranks, const char* transports);
+
 }  // namespace kozero::run

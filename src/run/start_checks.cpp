@@ -293,6 +293,8 @@ std::vector<std::string> check_before_data(Session& session, std::int64_t vocab)
                     tasks));
   }
   for (const auto& note : notes_on_shared_cores(session.placements())) notes.push_back("note         " + note);
+  const std::string messages = note_on_messages(session.placements(), environment_variable("UCX_TLS"));
+  if (!messages.empty()) notes.push_back("note         " + messages);
   return notes;
 }
 

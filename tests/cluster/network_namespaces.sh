@@ -5,8 +5,8 @@
 # network_namespaces.sh: runs a program under MPICH's mpiexec on several hosts that are namespaces of this machine.
 # Each host has a network, host name, process numbers, System V shared memory and /dev/shm of its own, and one link,
 # limited in both directions, to a bridge that joins the hosts. Needs root, Linux, iproute2, util-linux and MPICH.
-# Measures the rate of a limited link first. Prints the bytes that left and reached each host, and removes everything at
-# its end, also after a failure.
+# Measures the rate of a limited link first. Prints the bytes that left and reached each host while the program ran, and
+# removes everything at its end, also after a failure. One run at a time: all runs have the same addresses.
 set -euo pipefail
 
 usage() {
@@ -237,6 +237,9 @@ check_rate() {
   echo "link: $rate of $kRate Mbit/s" >&2
 }
 
+other=$(ip -o link show type bridge | grep -o 'kz[0-9]\+' | head -n 1 || true)
+[[ -z $other ]] || die "the hosts of another run are up ($other), with the same addresses: wait for its end, or remove \
+what it left: ip link del $other"
 make_hosts
 write_launcher
 status=0
@@ -246,10 +249,18 @@ if [[ $1 == probe ]]; then
 elif [[ $1 == beside ]]; then
   write_failures
   check_rate
+  bytes_of_links >"$kFolder/before"
   run_beside "${@:2}" || status=$?
 else
   check_rate
+  bytes_of_links >"$kFolder/before"
   run_ranks "$@" || status=$?
 fi
-bytes_of_links | awk '{ printf "host %d: %.3f MiB sent, %.3f MiB received\n", $1, $2 / 2 ^ 20, $3 / 2 ^ 20 }' >&2
+bytes_of_links | awk -v before="$kFolder/before" '
+  BEGIN {
+    while ((getline line <before) > 0) { split(line, was, " "); sent[was[1]] = was[2]; received[was[1]] = was[3] }
+  }
+  function mib(bytes) { return bytes / 2 ^ 20 }
+  { printf "host %d: %.3f MiB sent, %.3f MiB received\n", $1, mib($2 - sent[$1]), mib($3 - received[$1]) }
+' >&2
 exit "$status"

@@ -56,6 +56,10 @@ failures() {
   expect 3 '^host 1: ' "$namespaces" 2 1 0 bash -c 'exit 3'
   nothing_left 'a program that fails'
 
+  # A program that sends nothing: the bytes of the rate's measurement (25 MB per second) are not counted.
+  expect 0 '^host 1: 0\.[0-9]+ MiB sent, 0\.[0-9]+ MiB received' "$namespaces" 2 1 200 true
+  nothing_left 'a program that sends nothing'
+
   # The 3rd call of tc fails, when one host is up and the other half made.
   mkdir "$folder.bin"
   cat >"$folder.bin/tc" <<TEXT
@@ -75,6 +79,7 @@ TEXT
     pgrep -f "$folder/.*/launcher" >/dev/null && break
     sleep 0.1
   done
+  expect 1 'the hosts of another run are up \(kz[0-9]+\), with the same addresses' "$namespaces" 2 1 0 true
   kill -TERM $script
   wait $script
   nothing_left 'SIGTERM'

@@ -167,6 +167,11 @@ def two_hosts(case):
         case.same_weights(name, f"kozero.sh --hosts, a list of {name}")
     status = case.train([2, 2], "run", "zero.stage=3", "run.steps=3", "checkpoint.every=3")
     case.expect(status == 0, f"a run with a checkpoint: status {status}")
+    log = (case.folder / "run" / "log.txt").read_text()
+    on_ucx = "ch4:ucx" in subprocess.run(["mpichversion"], capture_output=True, text=True).stdout
+    sizes = "UCX_TCP_TX_SEG_SIZE=256k UCX_TCP_RX_SEG_SIZE=256k"
+    for line in (rf"mpi_settings .*{sizes}$", rf"note +set for MPI, .*{sizes} ") if on_ucx else ():
+        case.expect(re.search(line, log, re.MULTILINE), f"log.txt has no {line}")
     status = case.train([1, 2], "run", "zero.stage=2", "checkpoint.resume=auto")
     case.expect(status == 0 and "resume       after step 3" in case.said, f"it resumes on 1 and 2 ranks: status {status}")
     case.same_weights("run", "resumed on other ranks")

@@ -7,6 +7,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <chrono>
+#include <map>
 #include <thread>
 
 #include <kozero/core/error.hpp>
@@ -32,6 +33,8 @@ struct Sent {
   std::int64_t receives = 0;
   std::int64_t bytes_to_other_nodes = 0;
   std::int64_t largest = 0;
+  std::map<int, std::int64_t> unanswered = {};  ///< per peer: sends less receives
+  std::int64_t received_first = 0;              ///< receives from a peer to which as many were not sent before
 };
 Sent sent;
 
@@ -45,6 +48,7 @@ extern "C" int MPI_Isend(const void* buffer, int count, MPI_Datatype type, int t
   PMPI_Type_size(type, &width);
   const std::int64_t bytes = std::int64_t{width} * count;
   ++sent.messages;
+  ++sent.unanswered[to];
   sent.largest = std::max(sent.largest, bytes);
   if (rank / sent.ranks_per_node != to / sent.ranks_per_node) sent.bytes_to_other_nodes += bytes;
   return PMPI_Isend(buffer, count, type, to, tag, comm, request);
@@ -53,6 +57,7 @@ extern "C" int MPI_Isend(const void* buffer, int count, MPI_Datatype type, int t
 extern "C" int MPI_Irecv(void* buffer, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
                          MPI_Request* request) {
   ++sent.receives;
+  sent.received_first += sent.unanswered[from]-- <= 0;
   return PMPI_Irecv(buffer, count, type, from, tag, comm, request);
 }
 
@@ -272,6 +277,23 @@ TEST_CASE("the partial sum goes from each node to the next once, and a shard goe
     CHECK(total(*comm, sent.bytes_to_other_nodes) == bytes * (num_nodes - 1));
     CHECK(sent.messages == num_nodes - 1);
   }
+}
+
+// Otherwise the two directions of a TCP connection take turns (src/distributed/group_communicator.hpp).
+TEST_CASE("in a pairwise exchange a rank sends to each peer before it receives from it", "[nodes]") {
+  const RankGroup group(0);
+  const int n = group.size();
+  MemoryLedger ledger;
+  const auto comm = make_communicator("mpi", group.ranks(), ledger, nodes_of(n, 4096));
+  const std::int64_t extent = 64 * 50 * n;
+  const auto full = ledger.take<float>(Memory::workspace, "full", extent);
+  const auto shard = ledger.take<float>(Memory::workspace, "shard", extent / n);
+  sent = {.ranks_per_node = n};
+  comm->reduce_scatter(full.data(), shard.data(), Partition(extent, n));
+  CHECK((sent.messages >= n - 1 && sent.messages == sent.receives && sent.received_first == 0));
+  sent = {.ranks_per_node = n};
+  comm->all_gather(shard.data(), full.data(), Partition(extent, n), sizeof(float));
+  CHECK((sent.messages == n - 1 && sent.receives == n - 1 && sent.received_first == 0));
 }
 
 TEST_CASE("arrays for which a node has no room are exchanged pairwise by all ranks", "[nodes]") {

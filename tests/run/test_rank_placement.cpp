@@ -4,10 +4,12 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <kozero/core/host.hpp>
+#include <kozero/distributed/mpi_settings.hpp>
 #include "src/run/rank_placement.hpp"
 
 using kozero::as_ranges;
 using kozero::CpuSet;
+using kozero::run::note_on_messages;
 using kozero::run::notes_on_shared_cores;
 using kozero::run::placement_lines;
 using kozero::run::RankPlacement;
@@ -78,4 +80,20 @@ TEST_CASE("ranks on one core are noted though a third may use more") {
 TEST_CASE("ranks that compute on GPUs may share cores") {
   CHECK(
       notes_on_shared_cores({rank_on("a", 4, {0}, "NVIDIA H100 at 0000:18:00.0"), rank_on("a", 4, {0}, "x")}).empty());
+}
+
+TEST_CASE("variables set for MPI are noted where messages may go over TCP") {
+  const std::vector<RankPlacement> one_host = {rank_on("a", 1, {0}), rank_on("a", 1, {1})};
+  const std::vector<RankPlacement> two_hosts = {rank_on("a", 1, {0}), rank_on("b", 1, {0})};
+  CHECK(note_on_messages(two_hosts, nullptr).empty());  // nothing was set
+  kozero::distributed::set_variables_of_mpi();
+  const auto& set = kozero::distributed::settings_of_mpi();
+  const std::string note = set.empty() ? ""  // another MPI
+                                       : "set for MPI, since you set no others: " + kozero::distributed::text_of(set) +
+                                             " (docs/communication.md#tcp)";
+  CHECK(note_on_messages(two_hosts, nullptr) == note);
+  CHECK(note_on_messages(one_host, "tcp,self") == note);
+  for (const char* transports : {"", "posix,self", "^tcp"}) CHECK(note_on_messages(one_host, transports).empty());
+  CHECK(note_on_messages(one_host, nullptr).empty());
+  CHECK(note_on_messages({rank_on("a", 1, {0})}, "tcp").empty());
 }

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // provenance.hpp: the origin of a run, as pairs of a name and a value, and the command that starts it again.
 //   of the program   version, commit, compiler, kokkos, mpi, hdf5, products (what multiplies matrices), cuda
-//   of a run         command, started, ranks, hosts, and all of the program
+//   of a run         command, started, ranks, hosts, mpi_settings (variables that KoZeRO set for MPI; with several
+//                    ranks), and all of the program
 // `kozero --version` prints the first; deck.toml (comments at its beginning), log.txt and "provenance" in a
 // checkpoint's manifest have the second. No hash of a dataset depends on them, and ranks do not compare them.
 // The command is a line for a shell:

@@ -92,14 +92,16 @@ class MpiCommunicator final : public GroupCommunicator {
 
   float* received(std::int64_t k, int peer) { return received_[k % 2].data() + (peer - (peer > rank())) * chunk_; }
 
-  /// The first `addends` ranks send; all ranks receive.
+  /// The first `addends` ranks send; all ranks receive. Sends come first, as in exchange_shards().
   void exchange(const float* full, const Chunks& chunks, std::int64_t k, int addends) {
     constexpr std::int64_t kElement = sizeof(float);
-    for (int step = 1; step < size(); ++step) {
+    for (int step = 1; step < size() && rank() < addends; ++step) {
       const int to = downstream(step);
+      send(full + chunks.begin(to, k), chunks.size(to, k) * kElement, to, pending_[k % 2]);
+    }
+    for (int step = 1; step < size(); ++step) {
       const int from = upstream(step);
       if (from < addends) receive(received(k, from), chunks.size(rank(), k) * kElement, from, pending_[k % 2]);
-      if (rank() < addends) send(full + chunks.begin(to, k), chunks.size(to, k) * kElement, to, pending_[k % 2]);
     }
   }
 
