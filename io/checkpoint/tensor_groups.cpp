@@ -126,18 +126,19 @@ void compare_names(const Hdf5File& file, const std::string& group, const Paramet
 }
 
 /// The system begins to store each chunk on the disk while the next chunk is written.
-void write_in_chunks(const FileDescriptor& file, std::string_view bytes, std::int64_t offset) {
-  constexpr std::size_t kChunk = std::size_t{8} << 20;
+void write_in_chunks(const FileDescriptor& file, std::span<const float> values, std::int64_t offset, ReadWatch* watch) {
+  constexpr std::size_t kChunk = std::size_t{2} << 20;  // elements
   constexpr std::size_t kWorthStarting = std::size_t{1} << 20;
-  for (std::size_t first = 0; first < bytes.size(); first += kChunk) {
-    const std::string_view chunk = bytes.substr(first, kChunk);
-    const PageRange pages{chunk.data(), static_cast<std::int64_t>(chunk.size())};
+  for (std::size_t first = 0; first < values.size(); first += kChunk) {
+    const auto chunk = values.subspan(first, std::min(kChunk, values.size() - first));
+    const PageRange pages{chunk.data(), static_cast<std::int64_t>(chunk.size_bytes())};
     read_pages(pages);
-    const std::int64_t position = offset + static_cast<std::int64_t>(first);
-    file.write_at(chunk, position);
+    const std::int64_t position = offset + static_cast<std::int64_t>(first * sizeof(float));
+    file.write_at({reinterpret_cast<const char*>(chunk.data()), chunk.size_bytes()}, position);
+    if (watch != nullptr) watch->read(chunk);
     release_pages(pages);
-    if (chunk.size() < kWorthStarting) continue;
-    file.start_sync(position, static_cast<std::int64_t>(chunk.size()));
+    if (chunk.size_bytes() < kWorthStarting) continue;
+    file.start_sync(position, pages.bytes);
   }
 }
 
@@ -184,11 +185,10 @@ void require_complete(distributed::Communicator& comm, const ParameterTable& tab
 }
 
 void write_group(const FileDescriptor& file, const ParameterTable& table, const TensorGroup<const float>& group,
-                 const std::vector<TensorRef>& tensors) {
+                 const std::vector<TensorRef>& tensors, ReadWatch* watch) {
   for_each_part(table, group, [&](std::size_t number, std::int64_t first, std::int64_t last, const float* from) {
-    const auto bytes = static_cast<std::size_t>(last - first) * sizeof(float);
-    write_in_chunks(file, {reinterpret_cast<const char*>(from), bytes},
-                    tensors[number].offset + first * static_cast<std::int64_t>(sizeof(float)));
+    write_in_chunks(file, {from, static_cast<std::size_t>(last - first)},
+                    tensors[number].offset + first * static_cast<std::int64_t>(sizeof(float)), watch);
   });
 }
 

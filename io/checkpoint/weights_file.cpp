@@ -127,7 +127,7 @@ bool has_state(const Hdf5File& file, const std::string& group, const ParameterTa
 /// Lays the file out, writes all shards to their offsets and returns those.
 std::vector<TensorRef> write_file(distributed::Communicator& comm, const std::string& path, const ParameterTable& table,
                                   const std::vector<TensorGroup<const float>>& groups,
-                                  const WeightsDescription& description, std::int64_t user_block) {
+                                  const WeightsDescription& description, std::int64_t user_block, ReadWatch* watch) {
   std::vector<std::string> names;
   for (const auto& group : groups) {
     require_complete(comm, table, group);
@@ -141,7 +141,9 @@ std::vector<TensorRef> write_file(distributed::Communicator& comm, const std::st
   for (auto& tensors : layout) share_offsets(comm, tensors);
   distributed::agreed(comm, [&] {
     FileDescriptor file(path, FileDescriptor::Use::update);
-    for (std::size_t i = 0; i < groups.size(); ++i) write_group(file, table, groups[i], layout[i]);
+    if (watch != nullptr) watch->begin();
+    for (std::size_t i = 0; i < groups.size(); ++i) write_group(file, table, groups[i], layout[i], watch);
+    if (watch != nullptr) watch->require_unchanged();
     file.sync();
     file.close();
   });
@@ -197,8 +199,8 @@ std::string weights_dataset(const std::string& name) { return std::string("/") +
 std::vector<TensorRef> write_tensor_file(distributed::Communicator& comm, const std::string& path,
                                          const ParameterTable& table,
                                          const std::vector<TensorGroup<const float>>& groups,
-                                         const WeightsDescription& description) {
-  return write_file(comm, path, table, groups, description, 0);
+                                         const WeightsDescription& description, ReadWatch* watch) {
+  return write_file(comm, path, table, groups, description, 0, watch);
 }
 
 AbsentState read_tensor_file(distributed::Communicator& comm, const std::string& path, const ParameterTable& table,
@@ -220,10 +222,10 @@ AbsentState read_tensor_file(distributed::Communicator& comm, const std::string&
 
 void write_weights(distributed::Communicator& comm, const std::string& path, const ParameterTable& table,
                    const std::vector<RangeValues<const float>>& shards, const WeightsDescription& description,
-                   const std::function<void()>& may_publish) {
+                   const std::function<void()>& may_publish, ReadWatch* watch) {
   const std::string partial = partial_name(path);
   try {
-    write_file(comm, partial, table, {{kParameterGroup, shards}}, description, kWeightsHeaderBytes);
+    write_file(comm, partial, table, {{kParameterGroup, shards}}, description, kWeightsHeaderBytes, watch);
     write_weights_header(comm, partial, description);
     distributed::agreed(comm, [&] {
       if (comm.rank() != 0) return;

@@ -141,6 +141,7 @@ void TrainingRun::run_to_the_end() {
   run_.end_steps();
   run_log_.say_evaluation();
   run_log_.say_sample();
+  engine_.require_unchanged_disk();  // the evaluation and the sample read it
   run_.end_outputs();
   log_.say(fmt::format("output in {}: {}, {}, {}, {}", start_.folder(), train::kWeightsFile, train::kDeckFile,
                        io::kMetricsFile, io::kLogFile));

@@ -198,8 +198,9 @@ void save_weights(const io::HeldFolder& folder, const Evaluator& evaluator, dist
   HostRanges shards(owned_shards(evaluator));
   shards.fetch();
   try {
-    io::write_weights(comm, folder.path() + "/" + kWeightsFile, evaluator.parameters(), shards.named<const float>(),
-                      description, [&] { folder.require(); });
+    io::write_weights(
+        comm, folder.path() + "/" + kWeightsFile, evaluator.parameters(), shards.named<const float>(), description,
+        [&] { folder.require(); }, evaluator.disk_watch());
   } catch (const Error& problem) {
     throw folder.in_words(problem);
   }
