@@ -45,6 +45,10 @@ inline Ties tied_head(const ParameterTable& table) { return {{table.tensors().fr
 /// The attribute of a dataset in kParameterGroup with the second name.
 inline constexpr const char* kTiedAttribute = "tied_to";
 
+/// Throws Error(input), "PATH: tensor NAME: element (3, 7) is nan; ...", if one of the tensor's elements from `first`
+/// on is not finite.
+void require_finite(const std::string& path, const Tensor& tensor, std::int64_t first, std::span<const float> values);
+
 /// Whether a file has the tensor in this group: all parameters but the base of adapters, and optimizer state of
 /// trainable tensors alone.
 bool is_stored(const std::string& group, const ParameterTable& table, int tensor);
@@ -112,13 +116,14 @@ void require_complete(distributed::Communicator& comm, const ParameterTable& tab
                       const TensorGroup<const float>& group);
 
 /// Writes this rank's ranges to the group's stored tensors, `tensors`, in the table's order. `watch`: follows the
-/// reads, or nullptr. Throws Error(write).
-void write_group(const FileDescriptor& file, const ParameterTable& table, const TensorGroup<const float>& group,
-                 const std::vector<TensorRef>& tensors, ReadWatch* watch = nullptr);
+/// reads, or nullptr. Returns "" or, of the first value that is not finite, "tensor NAME: element (3, 7) is inf".
+/// Throws Error(write).
+std::string write_group(const FileDescriptor& file, const ParameterTable& table, const TensorGroup<const float>& group,
+                        const std::vector<TensorRef>& tensors, ReadWatch* watch = nullptr);
 
 /// Fills the ranges from the file at `path`, pads with zeros. `opened`: that file on rank 0, nullptr on the others.
 /// Collective, with agreement. Throws Error(input) naming file, tensor and reason if the group's tensors are not the
-/// table's.
+/// table's, or if a value is not finite.
 std::vector<std::string> read_group(distributed::Communicator& comm, const std::string& path, const Hdf5File* opened,
                                     const ParameterTable& table, const TensorGroup<float>& group);
 

@@ -17,6 +17,9 @@
 namespace kozero::io {
 namespace {
 
+/// Behind "tensor NAME: element (3, 7) is inf".
+constexpr const char* kOverflow =
+    ": an update overflowed, and nothing is saved; resume from an older checkpoint with a lower optim.lr";
 constexpr std::string_view kFirstWords = "KoZeRO weights 1, sealed ";
 constexpr std::size_t kFirstLine = kFirstWords.size() + kHashDigits + 1;
 
@@ -142,8 +145,13 @@ std::vector<TensorRef> write_file(distributed::Communicator& comm, const std::st
   distributed::agreed(comm, [&] {
     FileDescriptor file(path, FileDescriptor::Use::update);
     if (watch != nullptr) watch->begin();
-    for (std::size_t i = 0; i < groups.size(); ++i) write_group(file, table, groups[i], layout[i], watch);
+    std::string bad;
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      const std::string of_group = write_group(file, table, groups[i], layout[i], watch);
+      if (bad.empty()) bad = of_group;
+    }
     if (watch != nullptr) watch->require_unchanged();
+    if (!bad.empty()) throw Error(Failure::non_finite, bad + kOverflow);
     file.sync();
     file.close();
   });

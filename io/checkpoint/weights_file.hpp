@@ -48,7 +48,7 @@ WeightsDescription verify_weights_header(distributed::Communicator& comm, const 
 
 /// Writes a whole file under its own name, replacing an older one, and syncs it; returns the tensors' offsets. Over all
 /// ranks a group's shards must cover every element of every tensor exactly once (internal error). Throws Error(write),
-/// and what `watch` throws, seen by all ranks.
+/// Error(non_finite) naming the first element that is not finite, and what `watch` throws, seen by all ranks.
 std::vector<TensorRef> write_tensor_file(distributed::Communicator& comm, const std::string& path,
                                          const ParameterTable& table,
                                          const std::vector<TensorGroup<const float>>& groups,
@@ -68,7 +68,8 @@ AbsentState read_tensor_file(distributed::Communicator& comm, const std::string&
                              const std::vector<TensorGroup<float>>& groups);
 
 /// Writes a weights file, complete or absent, with the parameters only. Rank 0 calls `may_publish` before the rename;
-/// `may_publish` throws to keep the older file. Throws Error(write), and what `watch` throws.
+/// `may_publish` throws to keep the older file. Throws as write_tensor_file
+/// does.
 void write_weights(
     distributed::Communicator& comm, const std::string& path, const ParameterTable& table,
     const std::vector<RangeValues<const float>>& shards, const WeightsDescription& description,

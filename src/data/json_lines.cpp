@@ -296,8 +296,12 @@ Objection objection_to_json_lines(const std::string& path, const DocumentRules& 
     const std::string reason = io::on_one_line(
         has_text ? fmt::format("JSON lines: row {} has no number \"{}\"", lines.number(), rules.filter.column)
                  : fmt::format("JSON lines: row {} has no field \"{}\"", lines.number(), rules.text_field));
-    return {reason, reason + keys_of(Json::parse(*line, nullptr, false)) +
-                        (has_text ? "; see data.filter" : "; set data.text_field")};
+    const Json parsed = Json::parse(*line, nullptr, false);
+    const char* const remedy = has_text ? "; see data.filter"
+                               : conversation_shape(parsed) != nullptr
+                                   ? "; they are conversations: set data.chat_template"
+                                   : "; set data.text_field";
+    return {reason, reason + keys_of(parsed) + remedy};
   }
   return {};
 }

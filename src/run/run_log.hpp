@@ -49,6 +49,8 @@ class RunLog {
   void say_sample();
 
  private:
+  /// Throws Error(non_finite), seen by all ranks; under train.on_nonfinite = "skip" a warning.
+  void say_non_finite(const std::string& text);
   /// The model's operations over the published peak of the GPUs.
   [[nodiscard]] std::optional<double> utilization(double tokens_per_s) const;
 
