@@ -69,8 +69,7 @@ std::optional<Evaluation> evaluate(Evaluator& evaluator, const data::SampleSourc
 
 std::string text_of_non_finite(const Evaluation& evaluation, const std::string& what) {
   if (std::isfinite(evaluation.loss)) return "";
-  return fmt::format("{} is {}, though every weight is finite: numbers computed from the weights overflow", what,
-                     evaluation.loss);
+  return fmt::format("{} is {}", what, evaluation.loss);
 }
 
 std::optional<Evaluation> evaluate_sources(Evaluator& evaluator, const data::DataSet& data, Side side,

@@ -75,7 +75,7 @@ killed() {
   expect 0 'output in wide' on 1 train "$inputs/quickstart.toml" $tiny run.dir=wide model.layers=3 model.dim=32
   for command in 'eval run' 'generate run --prompt line --tokens 4'; do
     # shellcheck disable=SC2086
-    expect 2 'model.init = "wide[^"]*": another base than that of the adapters of run/step_[0-9]+: model.dim is 32 and was 16; .*; accepted: the model with which their training began$' \
+    expect 2 'model.init = "wide[^"]*": another base than that of the adapters of run/[^ ]+: model.dim is 32 and was 16; .*; accepted: the model with which their training began$' \
       on 2 $command model.init=wide
   done
 }

@@ -181,10 +181,13 @@ TEST_CASE("an adapter that is empty or not finite is never written") {
   const auto write = [&] { return tests::thrown_by([&] { adapted.exported("peft"); }).text; };
   adapted.write([](const Tensor& tensor, std::int64_t) { return tensor.name.ends_with("B.weight") ? 0.0F : 1.0F; });
   CHECK(write().find("every lora_B is zero; nothing is written") != std::string::npos);
-  adapted.write([](const Tensor& tensor, std::int64_t i) {
-    return tensor.name.ends_with("o_proj.lora_B.weight") && i == 3 ? std::numeric_limits<float>::infinity() : 1.0F;
+  const auto refused = tests::thrown_by([&] {
+    adapted.write([](const Tensor& tensor, std::int64_t i) {
+      return tensor.name.ends_with("o_proj.lora_B.weight") && i == 3 ? std::numeric_limits<float>::infinity() : 1.0F;
+    });
   });
-  CHECK(write().find("o_proj.lora_B.weight: element (1, 1) is inf; accepted are finite numbers") != std::string::npos);
+  CHECK(refused.status == 6);
+  CHECK(refused.text.find("o_proj.lora_B.weight: element (1, 1) is inf: an update overflowed") != std::string::npos);
   CHECK_FALSE(io::is_there(adapted.folder / "peft"));
   CHECK_FALSE(io::is_there(adapted.folder / "peft.partial"));
 }
