@@ -125,6 +125,11 @@ refusals() {
   expect 2 'ranks 0 and 1 disagree on run.seed: 1 and 2' $mpiexec -n 1 "$kozero" train "$inputs/quickstart.toml" : \
     -n 1 "$kozero" train "$inputs/quickstart.toml" run.seed=2
   expect 3 'missing' on 2 train "$inputs/quickstart.toml" 'data.text=["missing"]'
+  expect 2 'for a plan the number of ids is enough: model.vocab=151936 of the preset$' \
+    "$kozero" plan "$inputs/llama3_8b.toml" model.preset=qwen3-8b
+  for i in 1 2; do echo "{\"messages\": [{\"role\": \"user\", \"content\": \"q $i\"}]}"; done >talk.jsonl
+  expect 3 'its keys: messages; they are conversations: set data.chat_template$' on 2 train "$inputs/quickstart.toml" \
+    'data.text=["talk.jsonl"]'
   expect 2 '[GM]iB per rank .[0-9.]+ [GM]iB of [a-z]+. and [0-9.]+ [GM]iB are available; nothing fits: use more ranks' "$kozero" train "${gpt2[@]}" model.preset=llama-13b
   expect 2 'no trained weights' "$kozero" eval text
   expect 3 'weights.h5' sh -c "mkdir bad && cp '$inputs/quickstart.toml' bad/deck.toml && echo junk >bad/weights.h5 && '$kozero' eval bad"

@@ -194,6 +194,10 @@ TEST_CASE("an adapter that is empty or not finite is never written") {
 
 TEST_CASE("keys of adapter_config.json that would change the model are refused by name") {
   CHECK(refusal(nlohmann::json::object()).empty());
+  const nlohmann::json more = {{"peft_type", "LORA"}, {"target_modules", {"q_proj", "k_proj"}}};
+  const std::vector<std::string> modules = {"model.layers.0.self_attn.q_proj"};
+  CHECK(parse_adapter_config("c", more.dump(), modules).note ==
+        "c: target_modules has k_proj, of which the adapters have no tensors");
   CHECK(refusal({{"use_dora", nullptr}, {"rank_pattern", nlohmann::json::object()}, {"new_key", false}}).empty());
   const std::vector<nlohmann::json> changes = {{{"use_dora", true}},
                                                {{"bias", "lora_only"}},

@@ -40,7 +40,7 @@ Evaluation evaluate(Evaluator& evaluator, const data::SampleSource& source, std:
 std::optional<Evaluation> evaluate(Evaluator& evaluator, const data::SampleSource& source, std::int64_t max_samples,
                                    const std::function<bool()>& stops);
 
-/// "WHAT is nan: ..., " and why, if the loss is not finite, else "".
+/// "WHAT is nan" if the loss is not finite, else "".
 std::string text_of_non_finite(const Evaluation& evaluation, const std::string& what);
 
 enum class Side { training, validation };
