@@ -89,7 +89,7 @@ Manifest write_contents(distributed::Communicator& comm, const std::string& part
   const CheckpointRecord& record = contents.record;
   Manifest manifest{record, {}, {}};
   const auto tensors = write_tensor_file(comm, path_of(kStateFile), table, contents.groups,
-                                         {record.model, record.step, record.tokens, contents.ties});
+                                         {record.model, record.step, record.tokens, contents.ties}, contents.watch);
   hash_state(comm, path_of(kStateFile), tensors, manifest);
   on_first_rank(comm, [&] {
     for (const auto& [name, bytes] : contents.texts) {

@@ -27,6 +27,7 @@ struct CheckpointContents {
   std::vector<TensorGroup<const float>> groups;  ///< parameters first
   std::map<std::string, std::string> texts;      ///< small files: name -> bytes, rank 0's
   Ties ties = {};                                ///< of the parameters
+  ReadWatch* watch = nullptr;                    ///< follows the reads of the groups' values
 };
 
 /// Bytes of a checkpoint on its file system, with a margin for metadata.
@@ -37,8 +38,8 @@ inline constexpr int kMostReads = 20;
 
 /// Returns the bytes of the state. Collective; makes no MPI call but control messages. Throws Error(write), seen by all
 /// ranks, with path, reason, needed bytes and free bytes, and leaves nothing behind, if a call fails, the folder exists
-/// already, or the disk has too little room (before a byte is written). Rank 0 calls `may_publish` before it makes the
-/// folder and before the rename; `may_publish` throws to end the save.
+/// already, or the disk has too little room (before a byte is written); also what contents.watch throws. Rank 0 calls
+/// `may_publish` before it makes the folder and before the rename; `may_publish` throws to end the save.
 std::int64_t write_checkpoint(
     distributed::Communicator& comm, const std::string& folder, const ParameterTable& table,
     const CheckpointContents& contents, const std::function<void()>& may_publish = [] {});

@@ -41,7 +41,10 @@ FileHashes file_hashes_of(const std::string& name, const Json& json) {
 std::optional<LossScale> loss_scale_of(const Json& json) {
   const auto found = json.find("loss_scale");
   if (found == json.end()) return std::nullopt;
-  return LossScale{value_of<double>(*found, "scale"), value_of<std::int64_t>(*found, "good_steps")};
+  const LossScale saved{value_of<double>(*found, "scale"), value_of<std::int64_t>(*found, "good_steps")};
+  const bool fits = saved.scale >= 1.0 && saved.scale <= 0x1p24 && saved.good_steps >= 0;
+  if (!fits) throw Error(Failure::input, "\"loss_scale\": accepted are scales from 1 to 2^24");
+  return saved;
 }
 
 std::optional<double> validation_loss_of(const Json& json) {

@@ -16,8 +16,16 @@
 #include "io/hdf5/handle.hpp"
 #include "io/posix/readable.hpp"
 #include "io/posix/system_resources.hpp"
+#include "io/safetensors/header.hpp"
 
 namespace kozero::io {
+
+void require_finite(const std::string& path, const Tensor& tensor, std::int64_t first, std::span<const float> values) {
+  const std::string bad = text_of_non_finite(tensor.shape, first, values);
+  if (bad.empty()) return;
+  throw Error(Failure::input, path + ": tensor " + shown(tensor.name) + ": " + bad +
+                                  "; accepted are finite numbers; use an older checkpoint or another file");
+}
 
 bool is_stored(const std::string& group, const ParameterTable& table, int tensor) {
   return !table.is_base(tensor) && (group == kParameterGroup || table.is_trainable(tensor));
@@ -82,6 +90,10 @@ std::string label_of(const std::string& group, const std::string& name) {
   return group == kParameterGroup ? name : group + "/" + name;
 }
 
+std::string label_of(const TensorRef& tensor, const std::string& group) {
+  return label_of(group, tensor.name.substr(group.size() + 1));
+}
+
 /// Calls `visit(first, last, values)` for each overlap of the row with a shard, as a range of the tensor's elements.
 template <class T, class Visit>
 void for_each_part(const ParameterTable& table, const TensorGroup<T>& group, const Visit& visit) {
@@ -125,19 +137,30 @@ void compare_names(const Hdf5File& file, const std::string& group, const Paramet
   }
 }
 
-/// The system begins to store each chunk on the disk while the next chunk is written.
-void write_in_chunks(const FileDescriptor& file, std::string_view bytes, std::int64_t offset) {
-  constexpr std::size_t kChunk = std::size_t{8} << 20;
+/// Elements of a tensor from `first` on.
+struct TensorValues {
+  const TensorRef& tensor;
+  std::int64_t first;
+  std::span<const float> values;
+};
+
+/// The system begins to store each chunk on the disk while the next chunk is written. Sets `bad`, unless it is set, to
+/// the text of the first value that is not finite.
+void write_in_chunks(const FileDescriptor& file, const TensorValues& part, ReadWatch* watch, std::string& bad) {
+  constexpr std::size_t kChunk = std::size_t{2} << 20;  // elements
   constexpr std::size_t kWorthStarting = std::size_t{1} << 20;
-  for (std::size_t first = 0; first < bytes.size(); first += kChunk) {
-    const std::string_view chunk = bytes.substr(first, kChunk);
-    const PageRange pages{chunk.data(), static_cast<std::int64_t>(chunk.size())};
+  for (std::size_t begin = 0; begin < part.values.size(); begin += kChunk) {
+    const auto chunk = part.values.subspan(begin, std::min(kChunk, part.values.size() - begin));
+    const std::int64_t first = part.first + static_cast<std::int64_t>(begin);
+    const PageRange pages{chunk.data(), static_cast<std::int64_t>(chunk.size_bytes())};
     read_pages(pages);
-    const std::int64_t position = offset + static_cast<std::int64_t>(first);
-    file.write_at(chunk, position);
+    const std::int64_t position = part.tensor.offset + first * static_cast<std::int64_t>(sizeof(float));
+    file.write_at({reinterpret_cast<const char*>(chunk.data()), chunk.size_bytes()}, position);
+    if (bad.empty()) bad = text_of_non_finite(part.tensor.shape, first, chunk);
+    if (watch != nullptr) watch->read(chunk);
     release_pages(pages);
-    if (chunk.size() < kWorthStarting) continue;
-    file.start_sync(position, static_cast<std::int64_t>(chunk.size()));
+    if (chunk.size_bytes() < kWorthStarting) continue;
+    file.start_sync(position, pages.bytes);
   }
 }
 
@@ -183,13 +206,15 @@ void require_complete(distributed::Communicator& comm, const ParameterTable& tab
           "group " + group.name + ": the ranks' shards do not hold every element exactly once");
 }
 
-void write_group(const FileDescriptor& file, const ParameterTable& table, const TensorGroup<const float>& group,
-                 const std::vector<TensorRef>& tensors) {
+std::string write_group(const FileDescriptor& file, const ParameterTable& table, const TensorGroup<const float>& group,
+                        const std::vector<TensorRef>& tensors, ReadWatch* watch) {
+  std::string bad;
   for_each_part(table, group, [&](std::size_t number, std::int64_t first, std::int64_t last, const float* from) {
-    const auto bytes = static_cast<std::size_t>(last - first) * sizeof(float);
-    write_in_chunks(file, {reinterpret_cast<const char*>(from), bytes},
-                    tensors[number].offset + first * static_cast<std::int64_t>(sizeof(float)));
+    const bool is_known = !bad.empty();
+    write_in_chunks(file, {tensors[number], first, {from, static_cast<std::size_t>(last - first)}}, watch, bad);
+    if (!is_known && !bad.empty()) bad = "tensor " + label_of(tensors[number], group.name) + ": " + bad;
   });
+  return bad;
 }
 
 std::vector<std::string> read_group(distributed::Communicator& comm, const std::string& path, const Hdf5File* opened,
@@ -223,6 +248,7 @@ std::vector<std::string> read_group(distributed::Communicator& comm, const std::
         const auto count = static_cast<std::size_t>(std::min(kChunk, last - first));
         file.read_at({reinterpret_cast<char*>(to), count * sizeof(float)},
                      tensors[number].offset + first * static_cast<std::int64_t>(sizeof(float)));
+        require_finite(path, {label_of(tensors[number], group.name), tensors[number].shape}, first, {to, count});
         release_pages({to, static_cast<std::int64_t>(count * sizeof(float))});
       }
     });

@@ -12,6 +12,7 @@
 #include <bit>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,10 @@ inline Ties tied_head(const ParameterTable& table) { return {{table.tensors().fr
 
 /// The attribute of a dataset in kParameterGroup with the second name.
 inline constexpr const char* kTiedAttribute = "tied_to";
+
+/// Throws Error(input), "PATH: tensor NAME: element (3, 7) is nan; ...", if one of the tensor's elements from `first`
+/// on is not finite.
+void require_finite(const std::string& path, const Tensor& tensor, std::int64_t first, std::span<const float> values);
 
 /// Whether a file has the tensor in this group: all parameters but the base of adapters, and optimizer state of
 /// trainable tensors alone.
@@ -92,18 +97,33 @@ struct TensorGroup {
   std::vector<RangeValues<T>> ranges;
 };
 
+/// Follows the reads of values that go into a file, for memory whose values may change by themselves, such as pages of
+/// a disk.
+class ReadWatch {
+ public:
+  virtual ~ReadWatch() = default;
+  /// Before the first read for a file.
+  virtual void begin() = 0;
+  /// These values went into the file; their pages are still in memory.
+  virtual void read(std::span<const float> values) = 0;
+  /// After the last read. Throws Error(input) if values are not those that were last written to the memory.
+  virtual void require_unchanged() = 0;
+};
+
 /// Throws Error(internal) unless the ranges of all ranks cover every element of every tensor exactly once. Datasets are
 /// not filled at creation, so an element that no rank writes would be undefined in the file. Collective.
 void require_complete(distributed::Communicator& comm, const ParameterTable& table,
                       const TensorGroup<const float>& group);
 
-/// Writes this rank's ranges to the group's stored tensors, `tensors`, in the table's order. Throws Error(write).
-void write_group(const FileDescriptor& file, const ParameterTable& table, const TensorGroup<const float>& group,
-                 const std::vector<TensorRef>& tensors);
+/// Writes this rank's ranges to the group's stored tensors, `tensors`, in the table's order. `watch`: follows the
+/// reads, or nullptr. Returns "" or, of the first value that is not finite, "tensor NAME: element (3, 7) is inf".
+/// Throws Error(write).
+std::string write_group(const FileDescriptor& file, const ParameterTable& table, const TensorGroup<const float>& group,
+                        const std::vector<TensorRef>& tensors, ReadWatch* watch = nullptr);
 
 /// Fills the ranges from the file at `path`, pads with zeros. `opened`: that file on rank 0, nullptr on the others.
 /// Collective, with agreement. Throws Error(input) naming file, tensor and reason if the group's tensors are not the
-/// table's.
+/// table's, or if a value is not finite.
 std::vector<std::string> read_group(distributed::Communicator& comm, const std::string& path, const Hdf5File* opened,
                                     const ParameterTable& table, const TensorGroup<float>& group);
 

@@ -17,6 +17,9 @@
 namespace kozero::io {
 namespace {
 
+/// Behind "tensor NAME: element (3, 7) is inf".
+constexpr const char* kOverflow =
+    ": an update overflowed, and nothing is saved; resume from an older checkpoint with a lower optim.lr";
 constexpr std::string_view kFirstWords = "KoZeRO weights 1, sealed ";
 constexpr std::size_t kFirstLine = kFirstWords.size() + kHashDigits + 1;
 
@@ -127,7 +130,7 @@ bool has_state(const Hdf5File& file, const std::string& group, const ParameterTa
 /// Lays the file out, writes all shards to their offsets and returns those.
 std::vector<TensorRef> write_file(distributed::Communicator& comm, const std::string& path, const ParameterTable& table,
                                   const std::vector<TensorGroup<const float>>& groups,
-                                  const WeightsDescription& description, std::int64_t user_block) {
+                                  const WeightsDescription& description, std::int64_t user_block, ReadWatch* watch) {
   std::vector<std::string> names;
   for (const auto& group : groups) {
     require_complete(comm, table, group);
@@ -141,7 +144,14 @@ std::vector<TensorRef> write_file(distributed::Communicator& comm, const std::st
   for (auto& tensors : layout) share_offsets(comm, tensors);
   distributed::agreed(comm, [&] {
     FileDescriptor file(path, FileDescriptor::Use::update);
-    for (std::size_t i = 0; i < groups.size(); ++i) write_group(file, table, groups[i], layout[i]);
+    if (watch != nullptr) watch->begin();
+    std::string bad;
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      const std::string of_group = write_group(file, table, groups[i], layout[i], watch);
+      if (bad.empty()) bad = of_group;
+    }
+    if (watch != nullptr) watch->require_unchanged();
+    if (!bad.empty()) throw Error(Failure::non_finite, bad + kOverflow);
     file.sync();
     file.close();
   });
@@ -197,8 +207,8 @@ std::string weights_dataset(const std::string& name) { return std::string("/") +
 std::vector<TensorRef> write_tensor_file(distributed::Communicator& comm, const std::string& path,
                                          const ParameterTable& table,
                                          const std::vector<TensorGroup<const float>>& groups,
-                                         const WeightsDescription& description) {
-  return write_file(comm, path, table, groups, description, 0);
+                                         const WeightsDescription& description, ReadWatch* watch) {
+  return write_file(comm, path, table, groups, description, 0, watch);
 }
 
 AbsentState read_tensor_file(distributed::Communicator& comm, const std::string& path, const ParameterTable& table,
@@ -220,10 +230,10 @@ AbsentState read_tensor_file(distributed::Communicator& comm, const std::string&
 
 void write_weights(distributed::Communicator& comm, const std::string& path, const ParameterTable& table,
                    const std::vector<RangeValues<const float>>& shards, const WeightsDescription& description,
-                   const std::function<void()>& may_publish) {
+                   const std::function<void()>& may_publish, ReadWatch* watch) {
   const std::string partial = partial_name(path);
   try {
-    write_file(comm, partial, table, {{kParameterGroup, shards}}, description, kWeightsHeaderBytes);
+    write_file(comm, partial, table, {{kParameterGroup, shards}}, description, kWeightsHeaderBytes, watch);
     write_weights_header(comm, partial, description);
     distributed::agreed(comm, [&] {
       if (comm.rank() != 0) return;

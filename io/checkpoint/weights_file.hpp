@@ -47,11 +47,12 @@ WeightsDescription read_weights_header(distributed::Communicator& comm, const st
 WeightsDescription verify_weights_header(distributed::Communicator& comm, const std::string& path);
 
 /// Writes a whole file under its own name, replacing an older one, and syncs it; returns the tensors' offsets. Over all
-/// ranks a group's shards must cover every element of every tensor exactly once (internal error). Throws Error(write).
+/// ranks a group's shards must cover every element of every tensor exactly once (internal error). Throws Error(write),
+/// Error(non_finite) naming the first element that is not finite, and what `watch` throws, seen by all ranks.
 std::vector<TensorRef> write_tensor_file(distributed::Communicator& comm, const std::string& path,
                                          const ParameterTable& table,
                                          const std::vector<TensorGroup<const float>>& groups,
-                                         const WeightsDescription& description);
+                                         const WeightsDescription& description, ReadWatch* watch = nullptr);
 
 /// What a file lacks of the state that was to be read.
 struct AbsentState {
@@ -67,11 +68,12 @@ AbsentState read_tensor_file(distributed::Communicator& comm, const std::string&
                              const std::vector<TensorGroup<float>>& groups);
 
 /// Writes a weights file, complete or absent, with the parameters only. Rank 0 calls `may_publish` before the rename;
-/// `may_publish` throws to keep the older file. Throws Error(write).
+/// `may_publish` throws to keep the older file. Throws as write_tensor_file
+/// does.
 void write_weights(
     distributed::Communicator& comm, const std::string& path, const ParameterTable& table,
     const std::vector<RangeValues<const float>>& shards, const WeightsDescription& description,
-    const std::function<void()>& may_publish = [] {});
+    const std::function<void()>& may_publish = [] {}, ReadWatch* watch = nullptr);
 
 /// Fills any shards of the parameters, pads with zeros. Throws Error(input).
 WeightsDescription read_weights(distributed::Communicator& comm, const std::string& path, const ParameterTable& table,

@@ -3,6 +3,8 @@
 // header.cpp: a state machine over the JSON events of a header, then the checks of its entries.
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -10,6 +12,7 @@
 #include <utility>
 
 #include <kozero/core/error.hpp>
+#include "io/safetensors/float_formats.hpp"
 #include "io/safetensors/header.hpp"
 
 namespace kozero::io {
@@ -293,6 +296,24 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   std::string text = "(";
   for (std::size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
   return text + ")";
+}
+
+std::string text_of_non_finite(const std::vector<std::int64_t>& shape, std::int64_t first,
+                               std::span<const float> values) {
+  constexpr std::size_t kBlock = 4096;
+  for (std::size_t begin = 0; begin < values.size(); begin += kBlock) {
+    const auto block = values.subspan(begin, std::min(kBlock, values.size() - begin));
+    std::uint32_t largest = 0;  // of the bits without the sign; a loop without a branch, for vector instructions
+    for (const float value : block) largest = std::max(largest, std::bit_cast<std::uint32_t>(value) & 0x7FFFFFFFU);
+    if (largest < 0x7F800000U) continue;
+    const auto bad = std::ranges::find_if_not(block, is_finite);
+    std::int64_t rest = first + static_cast<std::int64_t>(begin) + (bad - block.begin());
+    std::vector<std::int64_t> indices(shape.size());
+    for (std::size_t dim = shape.size(); dim-- > 0; rest /= shape[dim]) indices[dim] = rest % shape[dim];
+    const char* const kind = std::isnan(*bad) ? "nan" : *bad > 0.0F ? "inf" : "-inf";
+    return "element " + shape_text(indices) + " is " + kind;
+  }
+  return "";
 }
 
 std::vector<TensorEntry> parse_safetensors_header(const std::string& path, std::string_view header,

@@ -8,6 +8,7 @@
 // tensor. Format: github.com/huggingface/safetensors.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +41,10 @@ std::string shown(std::string_view name);
 
 /// "(4, 5)".
 std::string shape_text(const std::vector<std::int64_t>& shape);
+
+/// "element (3, 7) is nan" for the first of a tensor's elements from `first` on that is not finite; "" if all are.
+std::string text_of_non_finite(const std::vector<std::int64_t>& shape, std::int64_t first,
+                               std::span<const float> values);
 
 /// Checks only the grammar. Entries are in the order of the text; names may repeat, and numbers may be anything from 0
 /// to 2^63 - 1. Throws Error(input).

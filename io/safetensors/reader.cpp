@@ -185,12 +185,13 @@ void SafetensorsFolder::require_unchanged() const {
 SafetensorsFolder::SafetensorsFolder(const std::string& folder) {
   const std::filesystem::path base(folder);
   path_ = (base / kSafetensorsFile).string();
+  const std::string index = (base / kSafetensorsIndex).string();
   if (is_there(path_)) {
+    if (is_there(index)) note_ = path_ + ": it counts, as in transformers; " + index + " and its files are not read";
     files_.emplace_back(path_);
     add(files_.front());
     return;
   }
-  const std::string index = (base / kSafetensorsIndex).string();
   if (!is_there(index)) {
     const char* const pickle = "pytorch_model.bin";
     const bool has_pickle = is_there((base / pickle).string()) || is_there((base / pickle).string() + ".index.json");

@@ -54,6 +54,8 @@ class SafetensorsFolder {
   [[nodiscard]] const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
   /// The index or the only file of the folder, for messages.
   [[nodiscard]] const std::string& path() const { return path_; }
+  /// Which files count, if the folder has a single file and an index; else "".
+  [[nodiscard]] const std::string& note() const { return note_; }
   /// The fingerprint of all files.
   [[nodiscard]] std::string fingerprint() const;
   void require_unchanged() const;
@@ -62,6 +64,7 @@ class SafetensorsFolder {
   void add(const SafetensorsFile& file);
 
   std::string path_;
+  std::string note_;
   std::vector<SafetensorsFile> files_;
   std::map<std::string, StoredTensor> tensors_;
 };

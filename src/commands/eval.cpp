@@ -144,6 +144,15 @@ void eval(const distributed::Environment& environment, const Arguments& argument
   const auto& shards = own_data ? data.validation_shards : data.train_shards;
   data::DataCheck({shards}, control).finish(control);
   const train::Evaluation result = evaluation_of(trained.evaluator(), data, *source, own_data);
+  const std::string bad = train::text_of_non_finite(result, "the loss");
+  if (!bad.empty()) {
+    throw Error(
+        Failure::non_finite,
+        trained.source().path + ": " + bad +
+            ", though every weight is finite: numbers computed from the weights overflow; f32 (train.precision) "
+            "has the widest range",
+        Error::Seen::by_all_ranks);
+  }
   if (environment.rank() != 0) return;
   std::cout << run::evaluation_line(result.loss, bytes_per_token, own_data ? "validation" : "given data") << ", "
             << result.targets << " tokens\n";

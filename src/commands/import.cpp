@@ -3,6 +3,8 @@
 // import.cpp: the command `import`: a Hugging Face folder as a run's folder with weights.h5 and a deck.
 #include <fmt/format.h>
 #include <iostream>
+#include <string>
+#include <vector>
 
 #include <kozero/commands/commands.hpp>
 #include <kozero/core/error.hpp>
@@ -28,13 +30,15 @@ void import_weights(const distributed::Environment& environment, const Arguments
     throw Error(Failure::deck, "import runs on one rank: start it without -n", Error::Seen::by_all_ranks);
   }
   const train::Runtime runtime(1, environment);
-  order.config = huggingface::read_folder_config(order.folder);
+  std::vector<std::string> notes;
+  order.config = huggingface::read_folder_config(order.folder, &notes);
   order.description = train::model_json(order.config);
   const auto model = model::make_model<float>(order.config);
   const auto made = huggingface::import_folder(order, model->parameters());
   std::cout << fmt::format("{}: {}, {} tensors of {} read, {:.1f} MiB of f32 written\n", escaped(order.out),
                            order.config.arch, made.tensors, made.dtypes, static_cast<double>(made.bytes) / kMiB);
-  if (!made.remark.empty()) std::cout << "note: " << made.remark << "\n";
+  if (!made.remark.empty()) notes.push_back(made.remark);
+  for (const auto& note : notes) std::cout << "note: " << escaped(note) << "\n";
 }
 
 }  // namespace kozero::commands

@@ -396,6 +396,7 @@ void inspect_adapter(const InspectArguments& given, const distributed::Environme
   std::cout << fmt::format("base         {} ({}), {}\n", escaped(found.base.path), name_of(found.base.kind),
                            identity.empty() ? "of the right shapes; the adapters record no hash of theirs"
                                             : "of the right shapes; theirs has the hash " + identity);
+  if (!found.description.note.empty()) std::cout << "note         " << escaped(found.description.note) << "\n";
   Json json = {{"adapters", given.adapter}, {"base", found.base.path}, {"base_hash", identity}};
   json["lora"] = {{"rank", lora.rank}, {"alpha", lora.alpha}, {"scale", lora.scale()}, {"targets", lora.targets}};
   const auto network = model::make_model<float>(found.config);

@@ -14,6 +14,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/core/host.hpp>
 #include <kozero/core/ledger.hpp>
+#include <kozero/core/presets.hpp>
 #include <kozero/data/data_set.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include <kozero/distributed/communicator.hpp>
@@ -211,6 +212,19 @@ std::string remarks_on_deck(const PlanReport& report, const Question& question) 
   return text;
 }
 
+/// A plan needs no tokenizer if the number of its ids is known.
+std::int64_t vocab_of(const io::Deck& deck) {
+  try {
+    return data::vocab_of(deck);
+  } catch (const Error& problem) {
+    const Preset* preset = find_preset(deck.model.preset);
+    const bool is_known = preset != nullptr && preset->family.vocab > 0;
+    throw Error(problem.failure(),
+                fmt::format("{}; for a plan the number of ids is enough: model.vocab={}", problem.what(),
+                            is_known ? fmt::format("{} of the preset", preset->family.vocab) : "N"));
+  }
+}
+
 /// Prints the plan of the session's deck, or returns it as JSON if that is asked. Collective.
 nlohmann::ordered_json answer(Session& session, const Question& question, const std::vector<std::string>& dropped) {
   PlanReport report{.deck = session.deck(), .all = {}, .dropped = dropped};
@@ -218,7 +232,7 @@ nlohmann::ordered_json answer(Session& session, const Question& question, const 
   for (const std::int64_t count : counts) {
     report.all.push_back(ranks_of(session, static_cast<int>(count), question.is_about_gpus()));
   }
-  const std::int64_t vocab = data::vocab_of(report.deck);
+  const std::int64_t vocab = vocab_of(report.deck);
   distributed::agreed(session.control(), [&] {
     for (PlannedRanks& ranks : report.all) {
       ranks.plans = plan::plans_of_all_stages(report.deck, ranks.backend, ranks.count, vocab);

@@ -91,6 +91,7 @@ Trace Verification::trace_of(UnsavedRun& run) const {
     trace.norms.push_back(result.grad_norm);
     trace.hashes.push_back(zero::tensor_hashes(table, run.engine().master()));
   }
+  run.engine().require_unchanged_disk();
   for (const auto& tensor : table.tensors()) trace.tensors.push_back(tensor.name);
   return trace;
 }

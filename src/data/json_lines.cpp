@@ -187,6 +187,14 @@ std::string keys_of(std::string_view row) {
   return keys.names().empty() ? "" : io::on_one_line(fmt::format("; its keys: {}", fmt::join(keys.names(), ", ")));
 }
 
+bool is_conversation(std::string_view row) {
+  try {
+    return conversation_shape(json_tree(row)) != nullptr;
+  } catch (const BadRecord&) {
+    return false;
+  }
+}
+
 /// A number as it is written: integers of 64 bits are exact.
 long double number_in(const Json& value) {
   if (value.is_number_unsigned()) return static_cast<long double>(value.get<std::uint64_t>());
@@ -318,7 +326,10 @@ Objection objection_to_json_lines(const std::string& path, const DocumentRules& 
     const std::string reason = io::on_one_line(
         has_text ? fmt::format("JSON lines: row {} has no number \"{}\"", lines.number(), rules.filter.column)
                  : fmt::format("JSON lines: row {} has no field \"{}\"", lines.number(), rules.text_field));
-    return {reason, reason + keys_of(*line) + (has_text ? "; see data.filter" : "; set data.text_field")};
+    const char* const remedy = has_text                 ? "; see data.filter"
+                               : is_conversation(*line) ? "; they are conversations: set data.chat_template"
+                                                        : "; set data.text_field";
+    return {reason, reason + keys_of(*line) + remedy};
   }
   return {};
 }

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include <kozero/core/error.hpp>
+#include "io/deck/schema.hpp"
 #include "src/huggingface/adapter_config.hpp"
 #include "src/huggingface/config_json.hpp"
 #include "src/huggingface/config_keys.hpp"
@@ -34,15 +35,13 @@ bool contains(const std::array<std::string_view, Count>& names, const std::strin
   return std::ranges::find(names, name) != names.end();
 }
 
-bool changes_nothing(const Json& value) {
-  return value.is_null() || value == false || (value.is_structured() && value.empty());
-}
-
 bool is_end_of(const std::string& name, const std::string& module) {
   return module == name || module.ends_with("." + name);
 }
 
-std::vector<std::string> read_targets(const ConfigKeys& keys, const std::vector<std::string>& modules) {
+/// `unused` gets the names of which there is no module.
+std::vector<std::string> read_targets(const ConfigKeys& keys, const std::vector<std::string>& modules,
+                                      std::vector<std::string>& unused) {
   const Json given = keys.has("target_modules") ? keys.value("target_modules") : Json();
   const bool is_list =
       given.is_array() && std::ranges::all_of(given, [](const Json& each) { return each.is_string(); });
@@ -51,9 +50,8 @@ std::vector<std::string> read_targets(const ConfigKeys& keys, const std::vector<
   std::vector<std::string> targets;
   for (const Json& each : given) {
     const auto name = each.get<std::string>();
-    if (std::ranges::any_of(modules, [&](const std::string& module) { return is_end_of(name, module); })) {
-      targets.push_back(name);
-    }
+    const bool is_there = std::ranges::any_of(modules, [&](const auto& module) { return is_end_of(name, module); });
+    is_there ? targets.push_back(name) : unused.push_back(io::shown(name));
   }
   if (targets.empty()) keys.refuse("target_modules", "accepted are ends of the names of the adapters' modules");
   return targets;
@@ -70,7 +68,8 @@ float read_dropout(const ConfigKeys& keys) {
 /// Throws unless every key that is not read changes nothing.
 void check_other_keys(const ConfigKeys& keys) {
   for (const std::string& name : keys.names()) {
-    if (contains(kRead, name) || contains(kWithoutEffect, name) || changes_nothing(keys.value(name))) continue;
+    if (contains(kRead, name) || contains(kWithoutEffect, name) || ConfigKeys::changes_nothing(keys.value(name)))
+      continue;
     keys.refuse(io::shown(name), "KoZeRO's adapters do not have it; accepted is a value that changes nothing, as null");
   }
   keys.want("bias", "none", "none");
@@ -105,7 +104,11 @@ AdapterConfig parse_adapter_config(const std::string& path, const std::string& t
   config.lora.alpha = keys.positive("lora_alpha", 8.0);
   config.lora.dropout = read_dropout(keys);
   config.lora.rslora = keys.flag("use_rslora", false);
-  config.lora.targets = read_targets(keys, modules);
+  std::vector<std::string> unused;
+  config.lora.targets = read_targets(keys, modules, unused);
+  if (!unused.empty()) {
+    config.note = path + ": target_modules has " + io::joined(unused) + ", of which the adapters have no tensors";
+  }
   config.base = keys.word("base_model_name_or_path", "");
   return config;
 }

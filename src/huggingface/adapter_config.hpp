@@ -16,12 +16,13 @@ inline constexpr const char* kAdapterFile = "adapter_model.safetensors";
 
 struct AdapterConfig {
   model::Lora lora;
-  std::string base;  ///< base_model_name_or_path, "" if it is null
+  std::string base;       ///< base_model_name_or_path, "" if it is null
+  std::string note = {};  ///< the names in target_modules that are no module's; "": none
 };
 
 /// `modules`: the linear maps with adapters, by their names in transformers. A list of target_modules becomes
-/// lora.targets, without the names of none of them; for an expression the targets are `modules`. Throws Error(input):
-/// "PATH: KEY = VALUE: accepted ...".
+/// lora.targets, without the names of none of them, which `note` has; for an expression the targets are `modules`.
+/// Throws Error(input): "PATH: KEY = VALUE: accepted ...".
 AdapterConfig parse_adapter_config(const std::string& path, const std::string& text,
                                    const std::vector<std::string>& modules);
 

@@ -92,10 +92,6 @@ void for_each_values(const TensorReader& read, std::size_t index, std::int64_t e
   });
 }
 
-bool is_finite(const std::vector<float>& values) {
-  return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
-}
-
 /// The table's tensors that are adapters.
 std::vector<std::size_t> adapters_in(const ParameterTable& table) {
   std::vector<std::size_t> indices;
@@ -105,13 +101,12 @@ std::vector<std::size_t> adapters_in(const ParameterTable& table) {
   return indices;
 }
 
-/// Throws Error(input) if a value is not finite, or if every B is zero.
+/// Throws Error(input) if every B is zero. `read` throws if a value is not finite.
 void require_trained(const ParameterTable& table, const TensorReader& read, const std::string& path) {
   bool is_empty = true;
   for (const std::size_t index : adapters_in(table)) {
     const Tensor& tensor = table.tensors()[index];
     for_each_values(read, index, tensor.extent(), [&](std::int64_t, const std::vector<float>& values) {
-      if (!is_finite(values)) refuse_tensor(path, tensor.name, "it has a value that is not finite; nothing is written");
       const auto is_zero = [](float value) { return value == 0.0F; };
       if (tensor.name.ends_with(kLoraB) && !std::ranges::all_of(values, is_zero)) is_empty = false;
     });
@@ -199,7 +194,8 @@ AdapterDescription read_adapter(const std::string& folder) {
   if (!io::is_there(path)) throw Error(Failure::input, folder + ": no PEFT folder, since it has no " + kAdapterConfig);
   const std::string text = io::read_named_file(path, kMaxJsonBytes);
   const auto modules = modules_in(io::SafetensorsFile(adapter_file(folder)));
-  return {parse_adapter_config(path, text, modules).lora, recorded_base(folder)};
+  const AdapterConfig config = parse_adapter_config(path, text, modules);
+  return {config.lora, recorded_base(folder), config.note};
 }
 
 AdapterWeights::AdapterWeights(const std::string& folder, const model::Config& config, const ParameterTable& table)
@@ -224,13 +220,10 @@ AdapterWeights::AdapterWeights(const std::string& folder, const model::Config& c
   }
   if (!left.empty()) refuse_tensor(file_.path(), *left.begin(), "this base and these targets have no such adapter");
   const TensorReader read = [&](std::size_t index, std::int64_t first, std::int64_t count, float* to) {
-    file_.read(*tensors_[index].entry, first, count, to);
+    read_finite(tensors_[index], first, count, to);
   };
   for (const std::size_t index : adapters_in(table)) {
-    const Tensor& tensor = table.tensors()[index];
-    for_each_values(read, index, tensor.extent(), [&](std::int64_t, const std::vector<float>& values) {
-      if (!is_finite(values)) refuse_tensor(file_.path(), tensor.name, "it has a value that is not finite");
-    });
+    for_each_values(read, index, table.tensors()[index].extent(), [](std::int64_t, const std::vector<float>&) {});
   }
 }
 
@@ -296,9 +289,7 @@ TensorReader merged_tensors(const model::Config& config, const ParameterTable& t
     base(index, first, count, to);
     const LowRankProduct& product = (*products)[index];
     if (product.rank > 0) product.add_to(to, first, count);
-    if (std::all_of(to, to + count, [](float value) { return std::isfinite(value); })) return;
-    throw Error(Failure::input, path + ": tensor " + tensors[index].name +
-                                    " of the merged model has a value that is not finite; nothing was exported");
+    io::require_finite(path + ": the merged model", tensors[index], first, {to, static_cast<std::size_t>(count)});
   };
 }
 
@@ -316,7 +307,7 @@ TensorReader folder_tensors(const std::string& folder, const model::Config& conf
   const auto opened = std::make_shared<const io::SafetensorsFolder>(folder);
   return [opened, tensors = tensors_of(config, table, *opened)](std::size_t index, std::int64_t first,
                                                                 std::int64_t count, float* to) {
-    tensors[index].file->read(*tensors[index].entry, first, count, to);
+    read_finite(tensors[index], first, count, to);
   };
 }
 

@@ -15,6 +15,7 @@
 #include "io/safetensors/header.hpp"
 #include "src/huggingface/config_json.hpp"
 #include "src/huggingface/config_keys.hpp"
+#include "src/huggingface/unread_keys.hpp"
 
 namespace kozero::huggingface {
 
@@ -28,8 +29,8 @@ using Keys = ConfigKeys;
 void check_stored_type(const Keys& keys) {
   for (const char* key : {"dtype", "torch_dtype"}) {
     const std::string type = keys.word(key, "float32");
-    if (type != "float32" && type != "float16" && type != "bfloat16") {
-      keys.refuse(key, "accepted are \"float32\", \"float16\", \"bfloat16\"");
+    if (type != "float32" && type != "float16" && type != "bfloat16" && type != "auto") {
+      keys.refuse(key, "accepted are \"float32\", \"float16\", \"bfloat16\", \"auto\"");
     }
   }
   if (keys.has("quantization_config")) {
@@ -37,11 +38,31 @@ void check_stored_type(const Keys& keys) {
   }
 }
 
+/// The base inside rope_scaling or rope_parameters wins.
+void note_other_theta(const Keys& keys, const std::string& path, float theta, std::vector<std::string>& notes) {
+  if (!keys.has("rope_theta") || keys.positive("rope_theta", 1.0) == theta) return;
+  notes.push_back(path + ": rope_theta = " + keys.value("rope_theta").dump() + " is not used, since rope_parameters " +
+                  "or rope_scaling has " + Json(shortest(theta)).dump());
+}
+
 struct Rope {
   float theta = 0.0F;
   model::RopeScaling scaling;
   bool operator==(const Rope&) const = default;
 };
+
+/// Llama 3's scaling. Without a length of its own it is that of the positions; transformers prefers the outer key.
+model::RopeScaling read_scaling(const Keys& outer, const Keys& inside) {
+  constexpr const char* kLength = "original_max_position_embeddings";
+  const char* const other = outer.has(kLength) ? kLength : "max_position_embeddings";
+  const std::int64_t otherwise = outer.has(other) ? outer.extent(other, 0) : 0;
+  const std::int64_t length = inside.extent(kLength, otherwise);
+  if (outer.has(kLength) && otherwise != length) {
+    outer.refuse(kLength, "accepted is what rope_scaling says, " + std::to_string(length));
+  }
+  return {inside.positive("factor", 0.0), inside.positive("low_freq_factor", 0.0),
+          inside.positive("high_freq_factor", 0.0), length};
+}
 
 /// Rejects a scaling other than Llama 3's; the old name of "rope_type" was "type".
 Rope read_rope(const Keys& keys, const std::string& key, float outer_theta) {
@@ -54,10 +75,7 @@ Rope read_rope(const Keys& keys, const std::string& key, float outer_theta) {
   }
   inside.want("partial_rotary_factor", 1.0, 1.0);
   Rope rope{.theta = inside.positive("rope_theta", outer_theta), .scaling = {}};
-  if (type == "llama3") {
-    rope.scaling = {inside.positive("factor", 0.0), inside.positive("low_freq_factor", 0.0),
-                    inside.positive("high_freq_factor", 0.0), inside.extent("original_max_position_embeddings", 0)};
-  }
+  if (type == "llama3") rope.scaling = read_scaling(keys, inside);
   return rope;
 }
 
@@ -75,14 +93,22 @@ Rope read_rope(const Keys& keys) {
   return rope.value_or(Rope{outer_theta, {}});
 }
 
+/// A size under GPT-2's own name, or under the name that other networks have, which wins in transformers.
+std::int64_t read_size(const Keys& keys, const char* name, const char* alias, std::int64_t otherwise) {
+  const std::int64_t own = keys.extent(name, otherwise);
+  const std::int64_t other = keys.extent(alias, own);
+  if (keys.has(name) && other != own) keys.refuse(alias, std::string("accepted is what ") + name + " says");
+  return other;
+}
+
 model::Config read_gpt2(const Keys& keys) {
   model::Config config;
-  config.layers = keys.extent("n_layer", 12);
-  config.dim = keys.extent("n_embd", 768);
-  config.heads = keys.extent("n_head", 12);
+  config.layers = read_size(keys, "n_layer", "num_hidden_layers", 12);
+  config.dim = read_size(keys, "n_embd", "hidden_size", 768);
+  config.heads = read_size(keys, "n_head", "num_attention_heads", 12);
   config.ffn = keys.extent("n_inner", 4 * config.dim);
   config.vocab = keys.extent("vocab_size", 50257);
-  config.seq = keys.extent("n_positions", keys.extent("n_ctx", 1024));
+  config.seq = read_size(keys, "n_positions", "max_position_embeddings", keys.extent("n_ctx", 1024));
   config.norm_eps = keys.positive("layer_norm_epsilon", 1e-5);
   config.tie_embeddings = keys.flag("tie_word_embeddings", true);
   const std::string activation = keys.word("activation_function", "gelu_new");
@@ -92,6 +118,7 @@ model::Config read_gpt2(const Keys& keys) {
   keys.want("scale_attn_weights", true, true);
   keys.want("scale_attn_by_inverse_layer_idx", false, false);
   keys.want("add_cross_attention", false, false);
+  keys.want_nothing("sliding_window");
   return config;
 }
 
@@ -116,7 +143,8 @@ model::Config read_rotary(const Keys& keys, const DefaultSizes& sizes) {
   const Rope rope = read_rope(keys);
   config.rope_theta = rope.theta;
   config.rope_scaling = rope.scaling;
-  keys.want("hidden_act", "silu", "silu");
+  const std::string activation = keys.word("hidden_act", "silu");
+  if (activation != "silu" && activation != "swish") keys.refuse("hidden_act", "accepted are \"silu\", \"swish\"");
   return config;
 }
 
@@ -124,6 +152,7 @@ model::Config read_llama(const Keys& keys) {
   model::Config config = read_rotary(keys, {.ffn = 11008, .vocab = 32000, .seq = 2048});
   keys.want("attention_bias", false, false);
   keys.want("mlp_bias", false, false);
+  keys.want_nothing("sliding_window");
   return config;
 }
 
@@ -133,9 +162,6 @@ model::Config read_qwen(const Keys& keys) {
   model::Config config = read_rotary(keys, {.ffn = 22016, .vocab = 151936, .seq = 32768});
   config.kv_heads = keys.extent("num_key_value_heads", 0);
   keys.want("use_sliding_window", false, false);
-  for (const Json& kind : keys.has("layer_types") ? keys.value("layer_types") : Json::array()) {
-    if (kind != "full_attention") keys.refuse("layer_types", "accepted is \"full_attention\" for every layer");
-  }
   return config;
 }
 
@@ -269,7 +295,7 @@ const Format& format_with_parts(const model::Config& config) {
 
 const TensorNames& tensor_names(const model::Config& config) { return format_of(config.arch).names; }
 
-model::Config read_config(const std::string& path) {
+model::Config read_config(const std::string& path, std::vector<std::string>* notes) {
   const Keys keys = read_config_keys(path);
   const Format* format = find_format(keys.word("model_type", ""));
   if (format == nullptr) {
@@ -279,8 +305,13 @@ model::Config read_config(const std::string& path) {
                     (is_llama ? "; a Mistral without sliding_window is a Llama: write \"llama\" here" : ""));
   }
   check_stored_type(keys);
+  check_common_keys(keys);
   model::Config config = format->read(keys);
   config.arch = format->type;
+  if (notes != nullptr) {
+    if (architecture(format->type).rotary) note_other_theta(keys, path, config.rope_theta, *notes);
+    note_unread_keys(keys, path, format->type, *notes);
+  }
   try {
     return model::resolved(config);
   } catch (const Error& error) {

@@ -3,7 +3,8 @@
 // config_json.hpp: Hugging Face's config.json <-> a network's shape, for the model types with a row in config_json.cpp.
 // Reading accepts the old form and the new (rope_theta and rope_scaling | rope_parameters, torch_dtype | dtype). Every
 // key that would change the logits and is not supported (an activation, a bias, a RoPE scaling other than Llama 3's, a
-// sliding window) is rejected by name. Numbers are written as the shortest decimals that round to the same float.
+// sliding window, is_causal) is rejected by name; docs/weights.md has the list. Numbers are written as the shortest
+// decimals that round to the same float.
 #pragma once
 #include <array>
 #include <charconv>
@@ -14,8 +15,9 @@
 
 namespace kozero::huggingface {
 
-/// Throws Error(input): "PATH: KEY = VALUE: accepted ...".
-model::Config read_config(const std::string& path);
+/// Throws Error(input): "PATH: KEY = VALUE: accepted ...". `notes` gets a line for what is in the file and not used: a
+/// second rope_theta, and keys that the network of transformers does not have either.
+model::Config read_config(const std::string& path, std::vector<std::string>* notes = nullptr);
 
 /// config.json for transformers, in both forms. `end_of_text`: the id that begins and ends documents, or -1.
 /// `dtype` names the stored weights' type as transformers does.

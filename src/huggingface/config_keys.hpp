@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,13 +26,23 @@ class ConfigKeys {
  public:
   ConfigKeys(std::string path, Json json) : path_(std::move(path)), json_(std::move(json)) {}
 
-  [[nodiscard]] bool has(const std::string& key) const { return json_.contains(key) && !json_[key].is_null(); }
+  [[nodiscard]] bool has(const std::string& key) const {
+    asked_.insert(key);
+    return json_.contains(key) && !json_[key].is_null();
+  }
   [[nodiscard]] const Json& value(const std::string& key) const { return json_[key]; }
 
   [[nodiscard]] std::vector<std::string> names() const {
     std::vector<std::string> names;
     for (const auto& [name, value] : json_.items()) names.push_back(name);
     return names;
+  }
+
+  /// The keys that no call has asked for.
+  [[nodiscard]] std::vector<std::string> unread_names() const {
+    std::vector<std::string> unread = names();
+    std::erase_if(unread, [&](const std::string& name) { return asked_.contains(name); });
+    return unread;
   }
 
   [[noreturn]] void refuse(const std::string& key, const std::string& accepted) const {
@@ -75,6 +86,16 @@ class ConfigKeys {
     if (given != accepted) refuse(key, "accepted is " + accepted.dump() + ", KoZeRO has no other");
   }
 
+  /// The key must be absent, null, false or empty.
+  void want_nothing(const std::string& key) const {
+    if (!has(key) || changes_nothing(json_[key])) return;
+    refuse(key, "accepted is null, KoZeRO has no other");
+  }
+
+  [[nodiscard]] static bool changes_nothing(const Json& value) {
+    return value.is_null() || value == false || (value.is_structured() && value.empty());
+  }
+
   /// Whether the value of some key is an object.
   [[nodiscard]] bool holds_objects() const {
     return std::any_of(json_.begin(), json_.end(), [](const Json& value) { return value.is_object(); });
@@ -89,6 +110,7 @@ class ConfigKeys {
  private:
   std::string path_;
   Json json_;
+  mutable std::set<std::string> asked_;
 };
 
 /// Reads the file. Throws Error(input) unless it is a JSON object of a config's size and depth.

@@ -112,8 +112,9 @@ const StoredType& stored_type(const std::string& name) {
   static constexpr std::array<StoredType, 3> kTypes = {
       {{"f32", "F32", "float32"}, {"bf16", "BF16", "bfloat16"}, {"f16", "F16", "float16"}}};
   for (const auto& type : kTypes) {
-    if (name == type.name) return type;
+    if (name == type.name || name == type.transformers) return type;
   }
+  if (name == "fp16") return kTypes.back();  // the deck's word
   throw Error(Failure::deck, "--dtype " + name + ": accepted are f32, bf16, f16");
 }
 
@@ -144,6 +145,12 @@ std::vector<io::StoredTensor> tensors_of(const model::Config& config, const Para
   return tensors;
 }
 
+void read_finite(const io::StoredTensor& tensor, std::int64_t first, std::int64_t count, float* to) {
+  const io::TensorEntry& entry = *tensor.entry;
+  tensor.file->read(entry, first, count, to);
+  io::require_finite(tensor.file->path(), {entry.name, entry.shape}, first, {to, static_cast<std::size_t>(count)});
+}
+
 void read_shard(const ParameterTable& table, const std::vector<io::StoredTensor>& tensors,
                 const io::RangeValues<float>& shard) {
   std::fill_n(shard.values.data(), shard.values.extent(0), 0.0F);
@@ -151,14 +158,18 @@ void read_shard(const ParameterTable& table, const std::vector<io::StoredTensor>
     const TensorPart part = row.part_in(shard.begin, static_cast<std::int64_t>(shard.values.extent(0)));
     if (part.extent == 0) continue;
     const io::StoredTensor& tensor = tensors[static_cast<std::size_t>(row.tensor)];
-    tensor.file->read(*tensor.entry, part.first, part.extent, shard.values.data() + part.begin);
+    for_each_chunk(part.extent, [&](std::int64_t first, std::int64_t count) {
+      read_finite(tensor, part.first + first, count, shard.values.data() + part.begin + first);
+    });
   }
 }
 
 TensorReader file_tensors(const std::string& file, const ParameterTable& table) {
   const auto opened = std::make_shared<const io::Hdf5File>(file, io::Hdf5Access::read);
-  return [opened, &table](std::size_t index, std::int64_t first, std::int64_t count, float* to) {
-    opened->open_dataset(io::weights_dataset(table.tensors()[index].name)).read(first, first + count, to);
+  return [opened, file, &table](std::size_t index, std::int64_t first, std::int64_t count, float* to) {
+    const Tensor& tensor = table.tensors()[index];
+    opened->open_dataset(io::weights_dataset(tensor.name)).read(first, first + count, to);
+    io::require_finite(file, tensor, first, {to, static_cast<std::size_t>(count)});
   };
 }
 

@@ -38,7 +38,11 @@ std::string exported_name(const model::Config& config, const std::string& name);
 std::vector<io::StoredTensor> tensors_of(const model::Config& config, const ParameterTable& table,
                                          const io::SafetensorsFolder& folder);
 
-/// Fills a shard from the stored tensors of the table's rows, pads with zeros. Throws Error(input).
+/// Elements [first, first + count) of the tensor, as f32. Throws Error(input) naming the first that is not finite.
+void read_finite(const io::StoredTensor& tensor, std::int64_t first, std::int64_t count, float* to);
+
+/// Fills a shard from the stored tensors of the table's rows, pads with zeros. Throws Error(input), also if a value is
+/// not finite.
 void read_shard(const ParameterTable& table, const std::vector<io::StoredTensor>& tensors,
                 const io::RangeValues<float>& shard);
 

@@ -20,11 +20,13 @@
 
 namespace kozero::huggingface {
 
-model::Config read_folder_config(const std::string& folder) {
+model::Config read_folder_config(const std::string& folder, std::vector<std::string>* notes) {
   constexpr std::int64_t kLeastOfLayer = 9;  // tensors: those of a Llama layer
   const std::string path = folder + "/config.json";
-  model::Config config = read_config(path);
-  const auto tensors = static_cast<std::int64_t>(io::SafetensorsFolder(folder).tensors().size());
+  model::Config config = read_config(path, notes);
+  const io::SafetensorsFolder files(folder);
+  if (notes != nullptr && !files.note().empty()) notes->push_back(files.note());
+  const auto tensors = static_cast<std::int64_t>(files.tensors().size());
   if (config.layers * kLeastOfLayer <= tensors) return config;
   throw Error(Failure::input, path + ": " + std::to_string(config.layers) + " layers have " +
                                   std::to_string(config.layers * kLeastOfLayer) + " tensors and more, the folder has " +
@@ -76,7 +78,7 @@ void write_weights(const std::string& path, const ImportOrder& order, const Para
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     for_each_chunk(table.tensors()[i].extent(), [&](std::int64_t first, std::int64_t count) {
       chunk.resize(static_cast<std::size_t>(count));
-      tensors[i].file->read(*tensors[i].entry, first, count, chunk.data());
+      read_finite(tensors[i], first, count, chunk.data());
       stream.write(i, first, chunk);
     });
   }

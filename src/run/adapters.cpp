@@ -24,13 +24,18 @@ using Kind = WeightsSource::Kind;
 /// Rank 0's description of a PEFT folder, on all ranks.
 AdapterDescription description_of(const std::string& folder, distributed::Communicator& comm) {
   const std::string text = distributed::from_first_rank(comm, [&] {
-    const auto [lora, base] = huggingface::read_adapter(folder);
-    return nlohmann::json{{"rank", lora.rank},       {"alpha", lora.alpha},   {"dropout", lora.dropout},
-                          {"targets", lora.targets}, {"rslora", lora.rslora}, {"base", base}}
+    const auto [lora, base, note] = huggingface::read_adapter(folder);
+    return nlohmann::json{{"rank", lora.rank},
+                          {"alpha", lora.alpha},
+                          {"dropout", lora.dropout},
+                          {"targets", lora.targets},
+                          {"rslora", lora.rslora},
+                          {"base", base},
+                          {"note", note}}
         .dump();
   });
   const auto json = nlohmann::json::parse(text);
-  return {{json["rank"], json["alpha"], json["dropout"], json["targets"], json["rslora"]}, json["base"]};
+  return {{json["rank"], json["alpha"], json["dropout"], json["targets"], json["rslora"]}, json["base"], json["note"]};
 }
 
 /// The double that a deck has for this float: the shortest decimal that rounds to it.
@@ -72,6 +77,7 @@ huggingface::TensorReader base_tensors(const io::Deck& deck, const model::Config
                 "accepted is a run with model.init = PATH");
   }
   const WeightsSource base = find_weights(deck.model.init, comm);
+  require_same_network(base, config, "");
   if (base.kind == Kind::hugging_face) return huggingface::folder_tensors(base.path, config, table);
   return huggingface::file_tensors(io::verify(comm, base.path).state_file(), table);
 }
@@ -82,6 +88,7 @@ io::Deck with_initial_adapters(io::Deck deck, distributed::Communicator& comm) {
   if (deck.model.lora.init == kNoAdapters) return deck;
   const AdapterDescription theirs = description_of(deck.model.lora.init, comm);
   distributed::agreed(comm, [&] { complete(deck, theirs.lora); });
+  if (!theirs.note.empty()) deck.notes.push_back(theirs.note);
   return deck;
 }
 

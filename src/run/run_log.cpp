@@ -10,6 +10,7 @@
 
 #include <kozero/core/architecture.hpp>
 #include <kozero/core/device.hpp>
+#include <kozero/core/error.hpp>
 #include <kozero/core/events.hpp>
 #include <kozero/core/ledger.hpp>
 #include <kozero/core/precision.hpp>
@@ -337,6 +338,9 @@ io::StepMetrics RunLog::count(const train::StepResult& result, double seconds, d
 void RunLog::evaluate_after(io::StepMetrics& row) {
   last_evaluation_ = validation_.measure([&] { return start_.control().signal_on_any_rank(*on_ranks_.mesh().all); });
   if (!last_evaluation_) return;
+  const std::string bad =
+      train::text_of_non_finite(*last_evaluation_, fmt::format("step {}: the validation loss", row.step));
+  if (!bad.empty()) return say_non_finite(bad);
   row.val_loss = last_evaluation_->loss;
   log_.say(fmt::format("step {}: validation {} {}", row.step, io::loss_text(last_evaluation_->loss),
                        validation_.coverage(*last_evaluation_)));
@@ -346,6 +350,14 @@ void RunLog::evaluate_after(io::StepMetrics& row) {
     if (source.bytes_per_token) loss.bits_per_byte = bits_per_byte(source.loss, *source.bytes_per_token);
     log_.say(fmt::format("step {}: {}", row.step, source_line(source)));
   }
+}
+
+void RunLog::say_non_finite(const std::string& text) {
+  if (settings_.step.on_nonfinite == train::OnNonFinite::stop) {
+    throw Error(Failure::non_finite, text + "; resume from an older checkpoint with a lower optim.lr",
+                Error::Seen::by_all_ranks);
+  }
+  log_.say("warning      " + text + "; the run goes on (train.on_nonfinite = \"skip\")");
 }
 
 void RunLog::end_steps() { summary_.median_tokens_per_s = median(tokens_per_s_.values()); }
@@ -382,6 +394,8 @@ void RunLog::say_evaluation() {
   if (!closing.empty()) log_.say(closing);
   if (!validation_.possible()) return;
   if (!last_evaluation_) last_evaluation_ = validation_.measure({});
+  const std::string bad = train::text_of_non_finite(*last_evaluation_, "the validation loss");
+  if (!bad.empty()) return say_non_finite(bad);
   summary_.val_loss = last_evaluation_->loss;
   log_.say(evaluation_line(last_evaluation_->loss, data_.validation_bytes_per_token) + ", " +
            validation_.coverage(*last_evaluation_));

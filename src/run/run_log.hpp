@@ -53,6 +53,8 @@ class RunLog {
   /// Why a run with a tokenizer has no sample; "" if it has one.
   [[nodiscard]] std::string sample_unavailable_reason() const;
   void sample_alone();
+  /// Throws Error(non_finite), seen by all ranks; under train.on_nonfinite = "skip" a warning.
+  void say_non_finite(const std::string& text);
   /// The model's operations over the published peak of the GPUs.
   [[nodiscard]] std::optional<double> utilization(double tokens_per_s) const;
 

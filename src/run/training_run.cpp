@@ -140,6 +140,7 @@ void TrainingRun::run_to_the_end() {
   saving_.finish();
   run_.end_steps();
   run_log_.say_evaluation();
+  engine_.require_unchanged_disk();  // the evaluation reads it
   run_.end_outputs();
   log_.say(fmt::format("output in {}: {}, {}, {}, {}", start_.folder(), train::kWeightsFile, train::kDeckFile,
                        io::kMetricsFile, io::kLogFile));

@@ -291,6 +291,7 @@ std::vector<HashedTensor> state_hashes(train::Engine& engine) {
       zero::add_tensor_hashes(engine.parameters(), shard.unit, shard.begin, shard.values, of_group);
     }
   }
+  engine.require_unchanged_disk();
   const auto all = distributed::from_all_ranks(engine.comm(), mine);
   for (std::size_t i = 0; i < all.size(); ++i) state[i % mine.size()].hash += all[i];
   return state;

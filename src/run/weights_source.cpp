@@ -38,9 +38,18 @@ WeightsSource found(const std::string& path, train::Which which) {
   const train::NamedPath named = train::named_path(path);
   if (which == train::Which::latest && named.kind == train::NamedPath::Kind::hugging_face) {
     const std::string& folder = named.path;
-    const auto config = huggingface::read_folder_config(folder);
+    std::vector<std::string> notes;
+    const auto config = huggingface::read_folder_config(folder, &notes);
     const auto tokenizer = huggingface::tokenizer_of(folder, config.vocab);
-    return {Kind::hugging_face, folder, train::model_json(config), "", "", "", tokenizer.path, tokenizer.reason};
+    return {.kind = Kind::hugging_face,
+            .path = folder,
+            .model = train::model_json(config),
+            .base = "",
+            .deck = "",
+            .deck_text = "",
+            .tokenizer = tokenizer.path,
+            .no_tokenizer = tokenizer.reason,
+            .note = fmt::format("{}", fmt::join(notes, "; "))};
   }
   const train::RunFiles files = train::find_run(path, which);
   const bool in_checkpoint = fs::path(files.weights).filename() == io::kStateFile;
@@ -51,7 +60,8 @@ WeightsSource found(const std::string& path, train::Which which) {
                        .deck = files.deck,
                        .deck_text = files.deck.empty() ? "" : io::read_whole_file(files.deck, io::kMaxDeckBytes),
                        .tokenizer = files.tokenizer,
-                       .no_tokenizer = files.tokenizer.empty() ? files.weights + " has no tokenizer beside it" : ""};
+                       .no_tokenizer = files.tokenizer.empty() ? files.weights + " has no tokenizer beside it" : "",
+                       .note = ""};
   const auto record = io::read_saved_state(source.path).manifest.record;
   source.model = record.model;
   source.base = record.base;
@@ -128,6 +138,26 @@ void fill_missing_keys(io::Deck& deck, io::Deck from, const std::string& origin)
   }
 }
 
+/// "model.dim is 128 and was 64; ..."; "" if the networks are equal.
+std::string differences_of(const model::Config& was, const model::Config& is) {
+  io::CheckpointRecord saved;
+  saved.model = train::model_json(was);
+  io::CheckpointRecord now;
+  now.model = train::model_json(is);
+  return fmt::format("{}", fmt::join(train::disagreements(saved, now), "; "));
+}
+
+WeightsSource find_initial_weights(const io::Deck& deck, distributed::Communicator& comm) {
+  try {
+    return find_weights(deck.model.init, comm);
+  } catch (const Error& problem) {
+    const auto seen = problem.seen_by_all_ranks() ? Error::Seen::by_all_ranks : Error::Seen::by_this_rank;
+    throw Error(problem.failure(),
+                std::string(problem.what()) + "; it is model.init; model.init=random needs no weights, as for a plan",
+                seen);
+  }
+}
+
 void refuse_disagreement(const io::Deck& deck, model::Config theirs) {
   if (theirs.lora.rank > 0) {
     throw Error(Failure::deck, named(deck) +
@@ -136,14 +166,7 @@ void refuse_disagreement(const io::Deck& deck, model::Config theirs) {
   }
   const model::Config mine = without_adapters(train::model_config(deck, 0));
   if (mine.rotary) theirs.seq = mine.seq;
-  io::CheckpointRecord saved;
-  saved.model = train::model_json(theirs);
-  io::CheckpointRecord now;
-  now.model = train::model_json(mine);
-  std::string differences;
-  for (const auto& difference : train::disagreements(saved, now)) {
-    differences += (differences.empty() ? "" : "; ") + difference;
-  }
+  const std::string differences = differences_of(theirs, mine);
   if (differences.empty()) return;
   throw Error(Failure::deck, named(deck) + ": the deck disagrees with it: " + differences +
                                  "; keys that are left out are taken from there");
@@ -177,8 +200,10 @@ void choose_tokenizer(io::Deck& deck, const WeightsSource& source) {
 }
 
 /// Fills the base of the evaluator's adapters with `source`, whose network is the evaluator's without them.
-std::string load_base(const WeightsSource& source, train::Evaluator& evaluator, distributed::Communicator& comm) {
+std::string load_base(const WeightsSource& source, const std::string& adapters, train::Evaluator& evaluator,
+                      distributed::Communicator& comm) {
   const model::Config config = without_adapters(evaluator.config());
+  require_same_network(source, config, adapters);
   const auto network = model::make_model<float>(config);  // its units have the same numbers and tensors
   const ParameterTable& table = network->parameters();
   train::AdapterBase base(evaluator);
@@ -225,7 +250,7 @@ WeightsSource find_weights(const std::string& path, distributed::Communicator& c
   });
   source.kind = distributed::broadcast_value(comm, source.kind);
   for (std::string* text : {&source.path, &source.model, &source.base, &source.deck, &source.deck_text,
-                            &source.tokenizer, &source.no_tokenizer}) {
+                            &source.tokenizer, &source.no_tokenizer, &source.note}) {
     *text = comm.broadcast_control(*text);
   }
   require_same_file(source, comm);
@@ -238,6 +263,18 @@ model::Config without_adapters(model::Config config) {
 }
 
 model::Config shape_of(const WeightsSource& source) { return train::config_of(source.model, source.path); }
+
+void require_same_network(const WeightsSource& base, model::Config config, const std::string& adapters) {
+  const model::Config theirs = shape_of(base);
+  if (config.rotary) config.seq = theirs.seq;
+  std::string differences = theirs.lora.rank > 0 ? "it holds adapters" : differences_of(config, theirs);
+  if (differences.empty()) return;
+  const std::string of = adapters == kNoAdapters || adapters.empty() ? "" : " of " + adapters;
+  throw Error(Failure::deck,
+              "model.init = \"" + base.path + "\": another base than that of the adapters" + of + ": " + differences +
+                  "; accepted: the model with which their training began",
+              Error::Seen::by_all_ranks);
+}
 
 void require_tensors(const WeightsSource& source, const model::Config& config, const ParameterTable& table,
                      distributed::Communicator& comm) {
@@ -280,6 +317,7 @@ TrainedModel::TrainedModel(const std::string& path, const std::vector<std::strin
                  source_ = find_weights(path, comm);
                  io::Deck deck = distributed::agreed(comm, [&] { return deck_of(source_, overrides); });
                  distributed::agreed(comm, [&] { require_base(deck, overrides); });
+                 if (!source_.note.empty()) deck.notes.push_back(source_.note);
                  return adapter.empty() ? deck : with_adapters_of(adapter, source_, std::move(deck), comm);
                }),
       settings_(distributed::agreed(session_.control(),
@@ -315,7 +353,8 @@ void TrainedModel::accept_vocabulary(std::int64_t ids) const {
 io::Deck with_initial_model(io::Deck deck, distributed::Communicator& comm) {
   deck = with_initial_adapters(std::move(deck), comm);
   if (deck.model.init == train::kRandom) return deck;
-  const WeightsSource source = find_weights(deck.model.init, comm);
+  const WeightsSource source = find_initial_weights(deck, comm);
+  if (!source.note.empty()) deck.notes.push_back(source.note);
   distributed::agreed(comm, [&] {
     const model::Config shape = shape_of(source);
     fill_missing_keys(deck, huggingface::imported_deck(shape, "", ""), "model.init");
@@ -342,14 +381,14 @@ std::string fill_base(const io::Deck& deck, const std::string& saved, const std:
     }
   };
   const bool is_random = deck.model.init == train::kRandom;
+  const std::string& adapters = saved.empty() ? deck.model.lora.init : saved_in;
   const std::string base = is_random ? train::initialize_base(static_cast<std::uint64_t>(deck.run.seed), evaluator)
-                                     : load_base(found(), evaluator, comm);
+                                     : load_base(found(), adapters, evaluator, comm);
   const std::string known = saved.empty() ? base_of_initial_adapters(deck, comm) : saved;
   if (known.empty() || known == base) return base;
   throw Error(Failure::deck,
-              named(deck) + ": its weights are not those below the adapters of " +
-                  (saved.empty() ? deck.model.lora.init : saved_in) + " (hash " + base + ", not " + known +
-                  "); accepted: the model with which their training began",
+              named(deck) + ": its weights are not those below the adapters of " + adapters + " (hash " + base +
+                  ", not " + known + "); accepted: the model with which their training began",
               Error::Seen::by_all_ranks);
 }
 

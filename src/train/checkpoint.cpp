@@ -240,7 +240,7 @@ io::Ties ties_of(const Evaluator& evaluator) {
 
 io::CheckpointContents contents_of(const Engine& engine, const io::CheckpointRecord& record,
                                    const std::map<std::string, std::string>& texts, std::vector<HostRanges>& shards) {
-  io::CheckpointContents contents{record, {}, texts, ties_of(engine)};
+  io::CheckpointContents contents{record, {}, texts, ties_of(engine), engine.disk_watch()};
   for (const auto& group : owned_state(engine)) {
     shards.emplace_back(group.shards).fetch();
     contents.groups.push_back({group.name, shards.back().named<const float>()});

@@ -1,7 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // evaluation.cpp: sums of losses in the order of granules, and the schedule and text of a run's validation.
+#include <fmt/format.h>
 #include <algorithm>
+#include <cmath>
 
 #include <kozero/core/error.hpp>
 #include <kozero/core/events.hpp>
@@ -63,6 +65,11 @@ std::optional<Evaluation> evaluate(Evaluator& evaluator, const data::SampleSourc
   }
   const std::int64_t targets = std::max<std::int64_t>(1, total * evaluator.seq() + tail - ignored);
   return Evaluation{loss / static_cast<double>(targets), targets};
+}
+
+std::string text_of_non_finite(const Evaluation& evaluation, const std::string& what) {
+  if (std::isfinite(evaluation.loss)) return "";
+  return fmt::format("{} is {}", what, evaluation.loss);
 }
 
 std::optional<Evaluation> evaluate_sources(Evaluator& evaluator, const data::DataSet& data, Side side,

@@ -3,6 +3,7 @@
 // generator.cpp: generation by whole windows, and generation with a cache.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <iterator>
 #include <utility>
@@ -19,6 +20,9 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+constexpr Token kNoToken = -1;
+
+/// Throws Error(non_finite), seen by all ranks, if one is kNoToken.
 std::vector<Token> from_first_rank(distributed::Communicator& comm, const std::vector<Token>& tokens) {
   std::string bytes(tokens.size() * sizeof(Token), '\0');
   std::memcpy(bytes.data(), tokens.data(), bytes.size());
@@ -26,7 +30,19 @@ std::vector<Token> from_first_rank(distributed::Communicator& comm, const std::v
   std::vector<Token> agreed(tokens.size());
   require(bytes.size() == agreed.size() * sizeof(Token), "generation: ranks pick for other numbers of sequences");
   std::memcpy(agreed.data(), bytes.data(), bytes.size());
-  return agreed;
+  if (std::ranges::find(agreed, kNoToken) == agreed.end()) return agreed;
+  throw Error(Failure::non_finite,
+              "a logit of the next token is not finite, though every weight is: numbers computed from the weights "
+              "overflow; f32 (train.precision) has the widest range",
+              Error::Seen::by_all_ranks);
+}
+
+/// The token that `uniform` picks; kNoToken if a logit is not finite.
+Token picked_from(std::span<float> logits, const std::vector<Token>& sequence, const Sampling& sampling,
+                  double uniform) {
+  if (!std::ranges::all_of(logits, [](float logit) { return std::isfinite(logit); })) return kNoToken;
+  penalize(logits, sequence, sampling.repetition_penalty);
+  return pick_token(logits, sampling, uniform);
 }
 
 }  // namespace
@@ -46,10 +62,9 @@ std::vector<Token> Generator::continued(const std::vector<Token>& prompt, std::i
   std::vector<Token> tokens = prompt;
   for (std::int64_t i = 0; i < count; ++i) {
     const auto logits = logits_after(tokens).first(static_cast<std::size_t>(vocab_));
-    penalize(logits, tokens, sampling.repetition_penalty);
     const double uniform = uniform_of(philox(key, counter_of(static_cast<std::uint64_t>(i))).x[0]);
-    const Token mine = pick_token(logits, sampling, uniform);
-    tokens.push_back(distributed::broadcast_value(evaluator_.comm(), mine));
+    const Token mine = picked_from(logits, tokens, sampling, uniform);
+    tokens.push_back(from_first_rank(evaluator_.comm(), {mine}).front());
   }
   return {tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size()), tokens.end()};
 }
@@ -225,8 +240,7 @@ void CachedGenerator::pick(const std::vector<std::size_t>& slots) {
     const Words4 counter = counter_of(static_cast<std::uint64_t>(state.generated),
                                       static_cast<std::uint64_t>(prompt) << 32U | static_cast<std::uint64_t>(sample));
     const std::span<float> logits(host_logits_.data() + row * columns, static_cast<std::size_t>(vocab_));
-    penalize(logits, state.tokens, order_->sampling.repetition_penalty);
-    picked.push_back(pick_token(logits, order_->sampling, uniform_of(philox(key, counter).x[0])));
+    picked.push_back(picked_from(logits, state.tokens, order_->sampling, uniform_of(philox(key, counter).x[0])));
   }
   if (!order_->alone) picked = from_first_rank(evaluator_.comm(), picked);
   for (std::size_t row = 0; row < slots.size(); ++row) accept(slots[row], picked[row]);

@@ -1,7 +1,9 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // likelihood.cpp: sequences as samples of the evaluator, one per batch.
+#include <fmt/format.h>
 #include <algorithm>
+#include <cmath>
 
 #include <kozero/core/error.hpp>
 #include <kozero/distributed/agreement.hpp>
@@ -62,6 +64,14 @@ std::vector<double> log_likelihoods(Evaluator& evaluator, const std::vector<data
                                                    : loader.load_tail(source)));
   }
   const std::vector<double> all = distributed::from_all_ranks(comm, losses);
+  for (const double loss : all) {
+    if (std::isfinite(loss)) continue;
+    throw Error(Failure::non_finite,
+                fmt::format("a log-likelihood is {}, though every weight is finite: numbers computed from the weights "
+                            "overflow; f32 (train.precision) has the widest range",
+                            -loss),
+                Error::Seen::by_all_ranks);
+  }
   std::vector<double> in_order;
   for (std::size_t i = 0; i < count; ++i) in_order.push_back(-all[i % ranks * rounds + i / ranks]);
   return in_order;

@@ -79,6 +79,21 @@ fs::path weights_of(const NamedPath& named, const std::string& given, Which whic
 
 using Kind = NamedPath::Kind;
 
+/// Says what is at a path that names no weights.
+[[noreturn]] void refuse_path(const NamedPath& named, const std::string& given, const std::string& weights) {
+  constexpr const char* kPeftConfig = "adapter_config.json";
+  constexpr const char* kAccepted =
+      "; give a run's folder, a weights file, a checkpoint, a Hugging Face folder (with config.json), or a deck that "
+      "was trained";
+  if (named.kind == Kind::nothing) throw Error(Failure::deck, given + ": nothing is there" + kAccepted);
+  if (holds(named.path, kPeftConfig)) {
+    throw Error(Failure::deck, given +
+                                   ": it holds PEFT's adapters, which need their base: give that, and the adapters by "
+                                   "--adapter, or by model.lora.init for training");
+  }
+  throw Error(Failure::deck, given + ": no trained weights at " + weights + kAccepted);
+}
+
 /// Resolved by rank 0 and broadcast.
 NamedPath named_for_resume(const std::string& given, distributed::Communicator& comm) {
   NamedPath named = distributed::agreed(comm, [&] {
@@ -198,8 +213,9 @@ void save_weights(const io::HeldFolder& folder, const Evaluator& evaluator, dist
   HostRanges shards(owned_shards(evaluator));
   shards.fetch();
   try {
-    io::write_weights(comm, folder.path() + "/" + kWeightsFile, evaluator.parameters(), shards.named<const float>(),
-                      description, [&] { folder.require(); });
+    io::write_weights(
+        comm, folder.path() + "/" + kWeightsFile, evaluator.parameters(), shards.named<const float>(), description,
+        [&] { folder.require(); }, evaluator.disk_watch());
   } catch (const Error& problem) {
     throw folder.in_words(problem);
   }
@@ -243,11 +259,7 @@ std::string newest_checkpoint(const std::string& run_folder) {
 RunFiles find_run(const std::string& path, Which which) {
   const NamedPath named = named_path(path);
   const fs::path weights = weights_of(named, path, which);
-  if (!io::is_there(weights.string())) {
-    throw Error(Failure::deck, path + ": no trained weights at " + weights.string() +
-                                   "; give a run's folder, a weights file, a checkpoint, a Hugging Face folder (with "
-                                   "config.json), or a deck that was trained");
-  }
+  if (!io::is_there(weights.string())) refuse_path(named, path, weights.string());
   const fs::path folder = folder_of(weights);
   std::string tokenizer;
   if (named.kind == NamedPath::Kind::run) tokenizer = first_of(named.path, {kTokenizerFile, kTokenizerModelFile});

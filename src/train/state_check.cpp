@@ -10,6 +10,7 @@
 #include <kozero/core/error.hpp>
 #include <kozero/distributed/agreement.hpp>
 #include "kernels/launch/reduce.hpp"
+#include "src/train/disk_check.hpp"
 #include "src/train/state_check.hpp"
 
 namespace kozero::train {
@@ -21,11 +22,15 @@ std::uint64_t hash_of(const zero::RestingArray& array) {
   return hash;
 }
 
-[[noreturn]] void refuse(std::int64_t step, const std::string& what) {
+/// `good`: no checkpoint of this step or an earlier one has the change.
+[[noreturn]] void refuse(std::int64_t step, const std::string& what, std::int64_t good) {
+  const std::string way_out =
+      good > 0 ? fmt::format("resume from a checkpoint of step {} or earlier: later ones may have the change", good)
+               : std::string("begin anew: every checkpoint may have the change");
   throw Error(Failure::internal,
               fmt::format("step {}: {}; the step was not applied. A rank stores or computes wrongly: check that "
-                          "machine's memory, and resume from the newest checkpoint",
-                          step, what),
+                          "machine's memory, and {}",
+                          step, what, way_out),
               Error::Seen::by_all_ranks);
 }
 
@@ -110,6 +115,7 @@ void StateCheck<Scalar>::compare(std::int64_t step) {
   require(recorded_, "StateCheck: nothing was recorded");
   const std::vector<std::uint64_t> now = hashes();
   const auto changed = std::mismatch(now.begin(), now.end(), recorded_hashes_.begin()).first - now.begin();
+  std::string disk;
   std::string mine;  // a fault in this rank's own memory
   std::string copy;  // a fault in received data: reported after all owners' own faults
   if (const std::string unit = state_.gradients().first_changed(); !unit.empty()) {
@@ -119,15 +125,21 @@ void StateCheck<Scalar>::compare(std::int64_t step) {
     copy = fmt::format("the gathered weights of {} on rank {} are not their owners'", unit, comm_.rank());
   }
   if (changed < static_cast<std::ptrdiff_t>(now.size())) {
-    mine = fmt::format("{} on rank {} changed after the update of step {} where nothing wrote",
-                       name_of(arrays_[static_cast<std::size_t>(changed)]), comm_.rank(), step - 1);
+    const auto& array = arrays_[static_cast<std::size_t>(changed)];
+    mine = fmt::format("{} on rank {} changed after the update of step {} where nothing wrote", name_of(array),
+                       comm_.rank(), step - 1);
+    if (!name_on_disk(array.words.data()).empty()) disk = text_of_change(array.words);
+  }
+  for (const auto& text : distributed::gather_text(comm_, disk)) {
+    if (!text.empty()) throw Error(Failure::input, text, Error::Seen::by_all_ranks);
   }
   for (const auto& found : {mine, copy}) {
     for (const auto& text : distributed::gather_text(comm_, found)) {
-      if (!text.empty()) refuse(step, text);
+      if (!text.empty()) refuse(step, text, step - 2);
     }
   }
   compare_replicas(step, now);
+  last_good_ = step - 1;
 }
 
 template <class Scalar>
@@ -153,7 +165,8 @@ void StateCheck<Scalar>::compare_replicas(std::int64_t step, const std::vector<s
         ranks_with[all[static_cast<std::size_t>(rank) * mine.size() + i]].push_back(rank);
       }
       if (ranks_with.size() > 1) {
-        refuse(step, text_of_difference(name_of(arrays[i]), ranks_with, arrays[i].replicated ? "ranks" : "groups"));
+        refuse(step, text_of_difference(name_of(arrays[i]), ranks_with, arrays[i].replicated ? "ranks" : "groups"),
+               last_good_);
       }
     }
   }

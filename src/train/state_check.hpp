@@ -28,7 +28,8 @@ class StateCheck {
   [[nodiscard]] bool recorded() const { return recorded_; }
   /// Drops the recorded hashes, since the state is about to change.
   void discard();
-  /// Collective. Throws Error(internal, seen by all ranks) naming the array, the unit and the rank of the first change.
+  /// Collective. Throws Error(internal, seen by all ranks) naming the array, the unit and the rank of the first change,
+  /// and the last step whose checkpoint cannot have it; Error(input) if the array is on a disk (disk_check.hpp).
   void compare(std::int64_t step);
 
  private:
@@ -43,6 +44,7 @@ class StateCheck {
   std::vector<zero::RestingArray> arrays_;
   std::vector<zero::RestingArray> whole_gradients_;  // replicated on all ranks
   std::vector<std::uint64_t> recorded_hashes_;       // one per array
+  std::int64_t last_good_ = 0;                       // the step whose state passed the last comparison of replicas
   bool recorded_ = false;
 };
 

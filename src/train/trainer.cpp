@@ -141,7 +141,7 @@ StepResult Trainer<Scalar>::step(std::int64_t step, const std::function<int()>& 
     skips_in_a_row_ = 0;
     return result;
   }
-  updater_.require_unchanged_disk(comm());
+  require_unchanged_disk();
   result.bad_tensor = state().gradients().first_non_finite();
   const bool answered = std::isfinite(result.loss) && config_.loss_scaler.back_off();
   if (!answered) {

@@ -33,6 +33,16 @@ class Trainer final : public EvaluatorOf<Scalar, Engine> {
   void train_on(const data::Sampler& sampler, const data::SampleSource& source, const StepConfig& config) override;
   StepResult step(std::int64_t step, const std::function<int()>& request = {}) override;
   [[nodiscard]] const LossScaler& loss_scaler() const override { return config_.loss_scaler; }
+  void initialize(std::uint64_t seed) override {
+    Base::initialize(seed);
+    updater_.take_as_right();
+  }
+  void publish() override {
+    Base::publish();
+    updater_.take_as_right();
+  }
+  [[nodiscard]] io::ReadWatch* disk_watch() const override { return updater_.disk_watch(); }
+  void require_unchanged_disk() override { updater_.require_unchanged_disk(comm()); }
 
   [[nodiscard]] PhaseSeconds& phase_seconds() override { return phase_seconds_; }
   [[nodiscard]] Staging* staging() override { return staging_.get(); }

@@ -59,6 +59,16 @@ std::vector<std::vector<DiskCheck::Array>> Updater<Scalar>::arrays_of_parts() co
 }
 
 template <class Scalar>
+std::vector<DiskCheck::Array> Updater<Scalar>::resting_arrays() const {
+  std::vector<DiskCheck::Array> arrays;
+  for (const auto& array : state_.weights().at_rest()) {
+    const auto trains = [&](const UnitRange& range) { return range.unit == array.unit; };
+    if (std::ranges::none_of(ranges_, trains)) arrays.emplace_back(array.words);
+  }
+  return arrays;
+}
+
+template <class Scalar>
 void Updater<Scalar>::begin() {
   if (pages_bytes_ == 0) return;
   auto arrays = arrays_of_parts();
@@ -66,8 +76,14 @@ void Updater<Scalar>::begin() {
   for (std::size_t part = 0; part < arrays.size(); ++part) {
     for (const auto& array : arrays[part]) pages[part].push_back(range_of(array));
   }
+  disk_.check = std::make_unique<DiskCheck>(arrays, resting_arrays());
+  disk_.check->record_all();
   if (disk_.pages == nullptr) disk_.pages = std::make_unique<PageStream>(std::move(pages), pages_bytes_);
-  disk_.check = std::make_unique<DiskCheck>(std::move(arrays));
+}
+
+template <class Scalar>
+void Updater<Scalar>::take_as_right() {
+  if (disk_.check != nullptr) disk_.check->record_all();
 }
 
 template <class Scalar>

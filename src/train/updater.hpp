@@ -32,11 +32,15 @@ class Updater {
 
   /// Before the first step: begins to read state on disk, whose present bits are taken as right.
   void begin();
+  /// After begin(), if other code has filled the state: its present bits are taken as right.
+  void take_as_right();
   /// Updates all ranges by the reduced gradients.
   void update(const optim::Step& step);
   /// Throws Error(input), seen by all ranks, if state on disk was changed since its last update: no step can be trusted
   /// then. Collective.
   void require_unchanged_disk(distributed::Communicator& comm) const;
+  /// Follows reads of state on disk for a file; nullptr if none is there or no step was begun.
+  [[nodiscard]] io::ReadWatch* disk_watch() const { return disk_.check.get(); }
 
  private:
   /// State in files: the pages that are read ahead, and the bits that the last update wrote.
@@ -49,6 +53,8 @@ class Updater {
   [[nodiscard]] std::vector<UpdatePart> parts_of_update(const Offload& offload) const;
   /// The arrays of each part, in update order.
   [[nodiscard]] std::vector<std::vector<DiskCheck::Array>> arrays_of_parts() const;
+  /// Arrays of units that do not train: frozen weights, the base of adapters.
+  [[nodiscard]] std::vector<DiskCheck::Array> resting_arrays() const;
 
   const zero::ShardedState<Scalar>& state_;
   std::vector<UnitRange> ranges_;

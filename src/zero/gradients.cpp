@@ -245,8 +245,8 @@ double Gradients::norm() {
   if (other == of_groups.end()) return norm;
   throw Error(Failure::internal,
               "the finished gradients of groups 0 and " + std::to_string(other - of_groups.begin()) +
-                  " (zero.shard_group) have different norms: a rank stores or receives wrongly; resume from the "
-                  "newest checkpoint",
+                  " (zero.shard_group) have different norms: a rank stores or receives wrongly; resume from a "
+                  "checkpoint older than the last complete step, whose own may have the change",
               Error::Seen::by_all_ranks);
 }
 

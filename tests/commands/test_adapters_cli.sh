@@ -61,7 +61,7 @@ killed() {
   expect 0 'all weights and moments are those of run' on 2 verify run --replay $last
   expect 0 'validation   loss' on 2 eval run
   mv base moved
-  expect 2 '/base: no trained weights .*; it is model.init, the base of the adapters: give its place now by model.init=PATH$' on 2 eval run
+  expect 2 '/base: nothing is there; .*; it is model.init, the base of the adapters: give its place now by model.init=PATH$' on 2 eval run
   expect 0 'validation   loss' on 2 eval run model.init=moved
   expect 2 'model.init: these weights are whole; accepted: only with the adapters of a run' on 2 eval moved model.init=moved
   mv moved base
@@ -71,6 +71,13 @@ killed() {
   expect 2 'base2": its weights are not those below the adapters of run/step_[0-9]+ \(hash [0-9a-f]{32}, not [0-9a-f]{32}\); accepted: the model with which their training began$' \
     on 2 train lora.toml checkpoint.resume=auto run.steps=$((last + 2)) model.init=base2
   expect 2 'error: .*model.init = "run": it holds adapters, not whole weights; accepted: ' on 2 train lora.toml model.init=run run.dir=other
+  # shellcheck disable=SC2086
+  expect 0 'output in wide' on 1 train "$inputs/quickstart.toml" $tiny run.dir=wide model.layers=3 model.dim=32
+  for command in 'eval run' 'generate run --prompt line --tokens 4'; do
+    # shellcheck disable=SC2086
+    expect 2 'model.init = "wide[^"]*": another base than that of the adapters of run/[^ ]+: model.dim is 32 and was 16; .*; accepted: the model with which their training began$' \
+      on 2 $command model.init=wide
+  done
 }
 
 # A base in 8 and in 4 bits: the same bits on any ranks, less memory, eval in the same type.

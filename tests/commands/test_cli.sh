@@ -132,6 +132,11 @@ refusals() {
   expect 2 'ranks 0 and 1 disagree on run.seed: 1 and 2' $mpiexec -n 1 "$kozero" train "$inputs/quickstart.toml" : \
     -n 1 "$kozero" train "$inputs/quickstart.toml" run.seed=2
   expect 3 'missing' on 2 train "$inputs/quickstart.toml" 'data.text=["missing"]'
+  expect 2 'for a plan the number of ids is enough: model.vocab=151936 of the preset$' \
+    "$kozero" plan "$inputs/llama3_8b.toml" model.preset=qwen3-8b
+  for i in 1 2; do echo "{\"messages\": [{\"role\": \"user\", \"content\": \"q $i\"}]}"; done >talk.jsonl
+  expect 3 'its keys: messages; they are conversations: set data.chat_template$' on 2 train "$inputs/quickstart.toml" \
+    'data.text=["talk.jsonl"]'
   expect 2 '[GM]iB per rank .[0-9.]+ [GM]iB of [a-z]+. and [0-9.]+ [GM]iB are available; nothing fits: use more ranks' "$kozero" train "${gpt2[@]}" model.preset=llama-13b
   expect 2 'no trained weights' "$kozero" eval text
   expect 3 'weights.h5' sh -c "mkdir bad && cp '$inputs/quickstart.toml' bad/deck.toml && echo junk >bad/weights.h5 && '$kozero' eval bad"
@@ -143,7 +148,7 @@ refusals() {
   expect 6 'not finite.*lower|not finite.*Lower' on 2 train "$inputs/quickstart.toml" $tiny optim.lr=1e38 train.grad_clip=0
   # shellcheck disable=SC2086
   expect 0 'step 3: the gradient of .* is not finite; the update was left out' "$kozero" train "$inputs/quickstart.toml" $tiny \
-    optim.lr=1e38 train.grad_clip=0 train.on_nonfinite=skip train.max_skips=100
+    optim.lr=1e36 train.grad_clip=0 train.on_nonfinite=skip train.max_skips=100
   # shellcheck disable=SC2086
   expect 75 'run.max_minutes' on 2 train "$inputs/quickstart.toml" $tiny run.steps=100000 run.max_minutes=0.02
 }

@@ -192,7 +192,14 @@ fine_tune_refusals() {
   expect 2 'the deck disagrees with it: model.arch is "llama" and was "gpt2"' "$kozero" train tune.toml model.init=run model.arch=llama
   expect 2 'data.tokenizer = "bpe:301": its 301 ids are more than the 300 of model.init = "hf"' \
     on 2 train tune.toml model.init=hf data.tokenizer=bpe:301
-  expect 2 'nowhere: no trained weights at nowhere; give a run.s folder, a weights file' on 2 train tune.toml model.init=nowhere
+  expect 2 'nowhere: nothing is there; give a run.s folder, a weights file.*; it is model.init; model.init=random needs no' \
+    on 2 train tune.toml model.init=nowhere
+  mkdir peft && echo '{}' >peft/adapter_config.json
+  for command in 'eval peft' 'plan tune.toml model.init=peft'; do
+    # shellcheck disable=SC2086
+    expect 2 'peft: it holds PEFT.s adapters, which need their base: give that, and the adapters by --adapter, or by model.lora.init' \
+      "$kozero" $command
+  done
   rm hf/tokenizer.json
   expect 2 'model.init = "hf": no tokenizer comes with it: hf has no tokenizer.json and no tokenizer.model: give data.tokenizer, or data.tokens' \
     on 2 train tune.toml model.init=hf
@@ -210,6 +217,8 @@ export_kinds() {
   expect 0 '"dtype": "bfloat16"' cat half/config.json
   expect 0 '"dtype":"BF16"' cat half/model-00001-of-*
   expect 0 'f16 in 1 file' "$kozero" export run/step_000000006 half2 --dtype f16
+  expect 0 'in 1 file' "$kozero" export run/step_000000006 half3 --dtype fp16
+  expect 0 same sh -c 'cmp half2/model.safetensors half3/model.safetensors && rm -r half3 && echo same'
   expect 0 'half-run: gpt2' "$kozero" import half half-run
   # Values are rounded once; the second export changes nothing.
   expect 0 'bf16' "$kozero" export half-run again --dtype bf16 --max-shard-size 5KiB
@@ -229,6 +238,67 @@ export_kinds() {
   printf x | dd of=run/step_000000012/state.h5 bs=1 seek=3000 conv=notrunc 2>/dev/null
   expect 3 'state.h5: bytes 0 to' "$kozero" export run/step_000000012 x
   expect 0 no sh -c 'ls x x.partial 2>/dev/null || echo no'
+}
+
+# Writes four bytes over element I of a vector of hf, as octal escapes: put_value NAME I BYTES.
+put_value() {
+  local header begin
+  header=$(od -An -tu8 -N8 hf/model.safetensors | tr -d ' ')
+  begin=$(head -c $((8 + header)) hf/model.safetensors | tail -c +9 |
+    sed "s/.*\"transformer\\.$1\":{[^}]*\"data_offsets\":\\[\\([0-9]*\\).*/\\1/")
+  # shellcheck disable=SC2059
+  printf "$3" | dd of=hf/model.safetensors bs=1 seek=$((8 + header + begin + 4 * $2)) conv=notrunc 2>/dev/null
+}
+
+# Weights that are not finite are refused by every command that reads them, and so are results that are not.
+not_finite() {
+  make_run data.tokenizer=bpe:300
+  make_deck
+  expect 0 'gpt2 for transformers' "$kozero" export run hf
+  put_value h.0.mlp.c_fc.bias 5 '\000\000\300\177'
+  local refused='^\[rank 0\] error: hf/model.safetensors: tensor transformer.h.0.mlp.c_fc.bias: element \(5\) is nan; accepted are finite numbers'
+  expect 3 "$refused" on 2 eval hf 'data.text=["text"]' zero.stage=3
+  expect 3 "$refused" "$kozero" generate hf --prompt line --tokens 4 train.precision=bf16
+  expect 3 "$refused" "$kozero" import hf run2
+  expect 3 "$refused" on 2 train tune.toml model.init=hf
+  expect 3 "$refused" "$kozero" train tune.toml model.init=hf model.lora.rank=2 model.base_dtype=int8
+  expect 0 no sh -c 'ls run2 run2.partial 2>/dev/null || echo no'
+  # Finite in f32 and infinite in fp16.
+  put_value h.0.mlp.c_fc.bias 5 '\000\000\000\000'
+  put_value ln_f.weight 3 '\000\044\164\111'
+  expect 0 'given data   loss' on 2 eval hf 'data.text=["text"]'
+  local overflows='though every weight is finite: numbers computed from the weights overflow; f32 \(train.precision\)'
+  expect 6 "hf: the loss is -?nan, $overflows" on 2 eval hf 'data.text=["text"]' train.precision=fp16
+  lines 0 'given data   loss'
+  expect 6 'a logit of the next token is not finite, though every weight is: numbers computed from the weights overflow; f32' on 2 generate hf --prompt line --tokens 4 train.precision=fp16
+  echo '{"context": "line", "endings": [" 1", " 2"], "label": 0}' >items.jsonl
+  expect 6 "a log-likelihood is -?nan, $overflows" on 2 eval hf --choices items.jsonl train.precision=fp16
+  # An update whose result overflows is in no checkpoint and no weights file.
+  # shellcheck disable=SC2086
+  expect 6 'the checkpoint of step 1: tensor .*: element \([0-9, ]+\) is (nan|-?inf): an update overflowed, and nothing is saved; resume from an older checkpoint' \
+    on 2 train "$inputs/quickstart.toml" $tiny optim.kind=sgd optim.lr=1e300 optim.warmup_steps=0 optim.schedule=constant \
+    train.grad_clip=0 checkpoint.every=1 checkpoint.async=false run.dir=diverged
+  expect 0 no sh -c 'ls -d diverged/step_* diverged/weights.h5 2>/dev/null || echo no'
+}
+
+# Of a single file and shards with an index, the single file counts, and a note says so; keys that nobody reads are named.
+notes_on_folders() {
+  make_run data.tokenizer=bpe:300
+  make_deck
+  expect 0 'hf:' "$kozero" export run hf
+  expect 0 'in 2 files' "$kozero" export run/step_000000006 shards --max-shard-size 20KiB
+  cp shards/model-* shards/model.safetensors.index.json hf/
+  sed -i '1s/{/{"final_logit_softcapping": 30.0, "logit_scale": 2, "attn_pdrop": 0.5,/' hf/config.json
+  local note='^note: hf/config.json: final_logit_softcapping, logit_scale: not read, and transformers. gpt2 does not read them either'
+  expect 0 "$note" "$kozero" import hf run2
+  also '^note: hf/model.safetensors: it counts, as in transformers; hf/model.safetensors.index.json and its files are not read$'
+  expect 0 '^no difference in 16 tensors$' "$kozero" inspect run2/weights.h5 --diff run/weights.h5
+  expect 0 "$note; hf/model.safetensors: it counts" on 2 eval hf 'data.text=["text"]'
+  lines 1 '^note: '
+  expect 0 "$note; hf/model.safetensors: it counts" "$kozero" generate hf --prompt line --tokens 4
+  expect 0 "$note; hf/model.safetensors: it counts" on 2 train tune.toml model.init=hf
+  expect 0 '.' "$kozero" eval shards 'data.text=["text"]'
+  lines 0 '^note: '
 }
 
 # A SentencePiece model is exported with the weights and imported again.

@@ -3,8 +3,11 @@
 """test_damage.py CASE KOZERO MPIEXEC PRELOAD DECK: runs whose memory or files are damaged, and commands without MPI.
 Each function below whose docstring begins "case:" is a case. Exit status 0: all as expected.
 """
+import contextlib
+import json
 import os
 import pathlib
+import random
 import re
 import signal
 import subprocess
@@ -93,8 +96,53 @@ def offload(case):
             if job.process.poll() is not None or time.monotonic() >= end:
                 break
         said = case.expect_end(job, 3, rf"^\[rank \d\] error: .* of rank {ranks - 1} in run: its file on disk \(zero.offload_\*\) was changed or "
-                               r"damaged after the last update wrote it; resume from", name)
+                               r"damaged after the run wrote it; resume from", name)
         case.expect("optim.lr" not in said, f"{name}: advice on the learning rate", said)
+
+
+def losses_of(case):
+    return {row["step"]: row["loss"] for row in map(json.loads, (case.run / "metrics.jsonl").read_text().splitlines())}
+
+
+def offload_saved(case):
+    """case: a bit of offloaded state that flips is in no checkpoint: the run that goes on from the newest one has the bits
+    of an undisturbed run. --times: number of flips."""
+    options = ["zero.stage=3", "checkpoint.every=1", "checkpoint.keep=0", "comm.timeout_s=20"]
+    disk = ["zero.offload_optimizer=disk", "zero.offload_parameters=disk"]
+    random_numbers = random.Random(7)
+    for trial in range(case.options.times or 2):
+        case.clear()
+        name = f"flip {trial}"
+        job = case.start(FOREVER, *options, *disk[:1 + trial % 2])
+        case.wait_for_steps(job, 3 + trial % 4)
+        flipped = 0
+        while job.process.poll() is None and flipped < 50:  # an update under way may write over a flip
+            pids = job.ranks()
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+            files = [path for path in pathlib.Path(f"/proc/{pids[-1]}/fd").iterdir() if ".kozero-offload-" in os.readlink(path)]
+            file = random_numbers.choice(sorted(files))
+            with file.open("r+b") as state:
+                at = random_numbers.randrange(0, 4096)
+                state.seek(at)
+                byte = state.read(1)[0] ^ (1 << random_numbers.randrange(8))
+                state.seek(at)
+                state.write(bytes([byte]))
+            flipped += 1
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                job.process.wait(1)
+        case.expect_end(job, 3, r"^\[rank \d\] error: .* was changed or damaged after the run wrote it; resume from the newest checkpoint",
+                        name)
+        newest = int(case.checkpoints()[-1].removeprefix("step_"))
+        steps = f"run.steps={newest + 3}"
+        case.expect_end(case.start(steps, *options, "checkpoint.resume=auto", ranks=1), 0, "output in", f"{name}: the next start")
+        resumed = losses_of(case)
+        case.clear()
+        case.expect_end(case.start(steps, "checkpoint.every=0", ranks=1), 0, "output in", f"{name}: an undisturbed run")
+        wrong = [step for step, loss in losses_of(case).items() if resumed.get(step) != loss]
+        case.expect(not wrong, f"{name}: other losses from step {min(wrong, default=0)}, resumed from {newest}")
 
 
 def leftovers(case):

@@ -181,16 +181,23 @@ TEST_CASE("an adapter that is empty or not finite is never written") {
   const auto write = [&] { return tests::thrown_by([&] { adapted.exported("peft"); }).text; };
   adapted.write([](const Tensor& tensor, std::int64_t) { return tensor.name.ends_with("B.weight") ? 0.0F : 1.0F; });
   CHECK(write().find("every lora_B is zero; nothing is written") != std::string::npos);
-  adapted.write([](const Tensor& tensor, std::int64_t i) {
-    return tensor.name.ends_with("o_proj.lora_B.weight") && i == 3 ? std::numeric_limits<float>::infinity() : 1.0F;
+  const auto refused = tests::thrown_by([&] {
+    adapted.write([](const Tensor& tensor, std::int64_t i) {
+      return tensor.name.ends_with("o_proj.lora_B.weight") && i == 3 ? std::numeric_limits<float>::infinity() : 1.0F;
+    });
   });
-  CHECK(write().find("o_proj.lora_B.weight: it has a value that is not finite") != std::string::npos);
+  CHECK(refused.status == 6);
+  CHECK(refused.text.find("o_proj.lora_B.weight: element (1, 1) is inf: an update overflowed") != std::string::npos);
   CHECK_FALSE(io::is_there(adapted.folder / "peft"));
   CHECK_FALSE(io::is_there(adapted.folder / "peft.partial"));
 }
 
 TEST_CASE("keys of adapter_config.json that would change the model are refused by name") {
   CHECK(refusal(nlohmann::json::object()).empty());
+  const nlohmann::json more = {{"peft_type", "LORA"}, {"target_modules", {"q_proj", "k_proj"}}};
+  const std::vector<std::string> modules = {"model.layers.0.self_attn.q_proj"};
+  CHECK(parse_adapter_config("c", more.dump(), modules).note ==
+        "c: target_modules has k_proj, of which the adapters have no tensors");
   CHECK(refusal({{"use_dora", nullptr}, {"rank_pattern", nlohmann::json::object()}, {"new_key", false}}).empty());
   const std::vector<nlohmann::json> changes = {{{"use_dora", true}},
                                                {{"bias", "lora_only"}},

@@ -19,6 +19,17 @@ class ConfigFile {
   explicit ConfigFile(Json base) : base_(std::move(base)) {}
 
   model::Config read(const Json& changes) const { return read_config(put(changes)); }
+  /// The notes, without "PATH: ".
+  std::vector<std::string> notes(const Json& changes) const {
+    const std::string path = put(changes);
+    std::vector<std::string> notes;
+    read_config(path, &notes);
+    for (std::string& note : notes) {
+      REQUIRE(note.starts_with(path + ": "));
+      note = note.substr(path.size() + 2);
+    }
+    return notes;
+  }
   /// The error text after "PATH: ".
   std::string refusal(const Json& changes) const {
     const std::string path = put(changes);
@@ -162,7 +173,7 @@ TEST_CASE("What of Qwen would change the logits is refused by its key") {
   CHECK(qwen2.refusal({{"num_key_value_heads", nullptr}}) ==
         "num_key_value_heads = absent: accepted is an integer from 1 to 16777216");
   CHECK(qwen3.refusal({{"head_dim", 5}}).find("an even number") != std::string::npos);
-  CHECK(qwen3.refusal({{"hidden_act", "gelu"}}) == "hidden_act = \"gelu\": accepted is \"silu\", KoZeRO has no other");
+  CHECK(qwen3.refusal({{"hidden_act", "gelu"}}) == "hidden_act = \"gelu\": accepted are \"silu\", \"swish\"");
   CHECK(qwen2.refusal({{"rope_scaling", {{"type", "yarn"}, {"factor", 4.0}}}})
             .ends_with(": KoZeRO has no RoPE scaling \"yarn\"; accepted are \"default\", \"llama3\""));
 }
@@ -183,7 +194,7 @@ TEST_CASE("Every other network is refused by its key") {
   CHECK(gpt2.refusal({{"scale_attn_by_inverse_layer_idx", true}}) ==
         "scale_attn_by_inverse_layer_idx = true: accepted is false, KoZeRO has no other");
   CHECK(gpt2.refusal({{"torch_dtype", "int8"}}) ==
-        "torch_dtype = \"int8\": accepted are \"float32\", \"float16\", \"bfloat16\"");
+        "torch_dtype = \"int8\": accepted are \"float32\", \"float16\", \"bfloat16\", \"auto\"");
   CHECK(gpt2.refusal({{"quantization_config", Json::object()}}) ==
         "quantization_config = {}: accepted are weights that are not quantized");
 
@@ -198,9 +209,101 @@ TEST_CASE("Every other network is refused by its key") {
   }
   CHECK(llama.refusal({{"rope_parameters", 7}}) == "rope_parameters = 7: accepted is an object");
   CHECK(llama.refusal({{"attention_bias", true}}) == "attention_bias = true: accepted is false, KoZeRO has no other");
-  CHECK(llama.refusal({{"hidden_act", "gelu"}}) == "hidden_act = \"gelu\": accepted is \"silu\", KoZeRO has no other");
+  CHECK(llama.refusal({{"hidden_act", "gelu"}}) == "hidden_act = \"gelu\": accepted are \"silu\", \"swish\"");
   CHECK(llama.refusal({{"partial_rotary_factor", 0.5}}) ==
         "partial_rotary_factor = 0.5: accepted is 1.0, KoZeRO has no other");
+}
+
+// The keys of the table in docs/weights.md, which check_peers.py compares with transformers' classes.
+TEST_CASE("Each key of transformers that changes the logits is read or refused, and the others are known") {
+  const Json window = {{"layer_types", {"sliding_attention", "full_attention"}}};
+  const std::vector<Json> refused_by_all = {{{"is_causal", false}},
+                                            {{"per_layer_config", {{"0", {{"head_dim", 8}}}}}},
+                                            {{"transformers_weights", "other"}},
+                                            {{"pruned_heads", {{"0", {1}}}}},
+                                            {{"attention_chunk_size", 8}},
+                                            {{"kv_sharing_modes", {"own"}}},
+                                            {{"is_encoder_decoder", true}},
+                                            window};
+  const Json without_effect = {{"initializer_range", 0.5},
+                               {"use_cache", false},
+                               {"bos_token_id", 3},
+                               {"eos_token_id", {3, 4}},
+                               {"pad_token_id", 3},
+                               {"id2label", {{"0", "a"}}},
+                               {"label2id", {{"a", 0}}},
+                               {"problem_type", "regression"},
+                               {"return_dict", false},
+                               {"output_hidden_states", true},
+                               {"chunk_size_feed_forward", 4},
+                               {"architectures", {"X"}},
+                               {"transformers_version", "5.24.0"},
+                               {"dtype", "auto"}};
+  for (const Json& base : {kGpt2, kLlama, kQwen2, kQwen3}) {
+    const ConfigFile file(base);
+    const std::string plain = config_text(file.read({}), -1);
+    INFO(base["model_type"]);
+    for (const Json& change : refused_by_all) {
+      CHECK(file.refusal(change).starts_with(change.begin().key() + " = " + change.begin().value().dump() + ": "));
+    }
+    CHECK(config_text(file.read(without_effect), -1) == plain);
+    CHECK(file.notes(without_effect).empty());
+    CHECK(file.notes({{"final_logit_softcapping", 30.0}, {"residual_multiplier", nullptr}, {"use_mrope", false}}) ==
+          std::vector<std::string>{"final_logit_softcapping: not read, and transformers' " +
+                                   base["model_type"].get<std::string>() + " does not read it either"});
+  }
+  const ConfigFile gpt2(kGpt2);
+  const Json of_gpt2 = {{"summary_type", "mean"},
+                        {"summary_use_proj", false},
+                        {"summary_activation", "tanh"},
+                        {"summary_proj_to_labels", false},
+                        {"summary_first_dropout", 0.5},
+                        {"resid_pdrop", 0.5},
+                        {"embd_pdrop", 0.5},
+                        {"attn_pdrop", 0.5},
+                        {"reorder_and_upcast_attn", true}};
+  CHECK(config_text(gpt2.read(of_gpt2), -1) == config_text(gpt2.read({}), -1));
+  CHECK(gpt2.notes(of_gpt2).empty());
+  CHECK(gpt2.refusal({{"add_cross_attention", true}}).starts_with("add_cross_attention = true: "));
+  CHECK(gpt2.refusal({{"scale_attn_weights", false}}).starts_with("scale_attn_weights = false: "));
+  for (const Json& base : {kGpt2, kLlama}) {
+    CHECK(ConfigFile(base).refusal({{"sliding_window", 8}}) ==
+          "sliding_window = 8: accepted is null, KoZeRO has no other");
+  }
+  const ConfigFile llama(kLlama);
+  const Json of_llama = {{"pretraining_tp", 2}, {"attention_dropout", 0.5}, {"sliding_window", nullptr}};
+  CHECK(config_text(llama.read(of_llama), -1) == config_text(llama.read({}), -1));
+  CHECK(llama.notes(of_llama).empty());
+  CHECK(llama.refusal({{"mlp_bias", true}}).starts_with("mlp_bias = true: "));
+  CHECK(config_text(llama.read({{"hidden_act", "swish"}}), -1) == config_text(llama.read({}), -1));
+  CHECK(
+      ConfigFile(kQwen3).notes({{"max_window_layers", 1}, {"sliding_window", 8}, {"attention_dropout", 0.5}}).empty());
+}
+
+TEST_CASE("Sizes of a GPT-2 under the names of other networks, which transformers prefers") {
+  const ConfigFile gpt2(changed(kGpt2, {{"n_head", nullptr}}));
+  CHECK(gpt2.read({{"num_attention_heads", 8}}).heads == 8);
+  CHECK(gpt2.read({{"n_head", 4}, {"num_attention_heads", 4}, {"hidden_size", 16}}).heads == 4);
+  CHECK(gpt2.refusal({{"n_head", 4}, {"num_attention_heads", 8}}) ==
+        "num_attention_heads = 8: accepted is what n_head says");
+  CHECK(gpt2.refusal({{"num_hidden_layers", 3}}) == "num_hidden_layers = 3: accepted is what n_layer says");
+}
+
+TEST_CASE("One rope_theta of two counts, and the length of Llama 3's scaling may stand elsewhere") {
+  const ConfigFile llama(kLlama);
+  const Json twice = {{"rope_theta", 5e5}, {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 1e4}}}};
+  CHECK(llama.read(twice).rope_theta == 1e4F);
+  CHECK(
+      llama.notes(twice) ==
+      std::vector<std::string>{"rope_theta = 500000.0 is not used, since rope_parameters or rope_scaling has 10000.0"});
+  CHECK(llama.notes({{"rope_theta", 5e5}}).empty());
+  Json scaling = kLlama3Scaling;
+  scaling.erase("original_max_position_embeddings");
+  CHECK(llama.read({{"rope_scaling", scaling}}).rope_scaling.original_seq == 32);
+  CHECK(llama.read({{"rope_scaling", scaling}, {"original_max_position_embeddings", 16}}).rope_scaling.original_seq ==
+        16);
+  CHECK(llama.refusal({{"rope_scaling", kLlama3Scaling}, {"original_max_position_embeddings", 16}}) ==
+        "original_max_position_embeddings = 16: accepted is what rope_scaling says, 8192");
 }
 
 TEST_CASE("Numbers from outside are in range before anything is computed from them") {

@@ -4,8 +4,11 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
+#include <utility>
 
 #include <kozero/distributed/communicator.hpp>
 #include <support/scratch_folder.hpp>
@@ -103,6 +106,48 @@ TEST_CASE("large tensors of a state are aligned to 1 MiB") {
   CHECK(begins_at(table.row(1)) % (1 << 20) == 0);
   CHECK(begins_at(table.row(2)) % (1 << 20) == 0);
   CHECK(begins_at(table.row(1)) != begins_at(table.row(2)));
+}
+
+TEST_CASE("values that are not finite are neither written nor read") {
+  const ScratchFolder folder("not_finite");
+  const ParameterTable table = small_table();
+  const auto comm = distributed::make_self_communicator();
+  RankSlices all(table, 0, 1);
+  all.set_values();
+  constexpr std::int64_t kElement = 9;  // (0, 1, 2) of (3, 5, 7)
+  const int tensor = [&] {
+    const auto is_q = [](const Tensor& each) { return each.name == "h.0.q"; };
+    return static_cast<int>(std::ranges::find_if(table.tensors(), is_q) - table.tensors().begin());
+  }();
+  const Parameter& row = table.rows_of_tensor(tensor).front();
+  float& value = all.shards[static_cast<std::size_t>(row.unit)].values(static_cast<std::size_t>(row.offset + kElement));
+  const float was = std::exchange(value, -std::numeric_limits<float>::infinity());
+  const auto written = thrown_by([&] {
+    write_weights(*comm, folder / "weights.h5", table, all.readable(), {kModel, 7, 99});
+  });
+  CHECK(written.status == 6);
+  CHECK(written.text ==
+        "tensor h.0.q: element (0, 1, 2) is -inf: an update overflowed, and nothing is saved; resume from an older "
+        "checkpoint with a lower optim.lr");
+  CHECK(std::filesystem::is_empty(folder.path()));
+  // A file of an older program: its hash fits.
+  value = was;
+  const std::string path = write_small(folder);
+  std::string bytes = bytes_of(path);
+  const float next = *(&value + 1);
+  std::string pair(reinterpret_cast<const char*>(&was), 4);
+  pair.append(reinterpret_cast<const char*>(&next), 4);
+  const auto at = bytes.find(pair);
+  REQUIRE(at != std::string::npos);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  bytes.replace(at, 4, reinterpret_cast<const char*>(&nan), 4);
+  folder.put("weights.h5", bytes);
+  write_weights_header(*comm, path, {kModel, 7, 99});
+  const Thrown refused = read_error(path, table);
+  CHECK(refused.status == 3);
+  CHECK(refused.text == path +
+                            ": tensor h.0.q: element (0, 1, 2) is nan; accepted are finite numbers; use an older "
+                            "checkpoint or another file");
 }
 
 TEST_CASE("a file of another model is refused, naming tensor and reason") {

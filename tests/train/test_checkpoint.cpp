@@ -46,8 +46,7 @@ void number_elements(TinyTraining& training, bool fill, int& wrong) {
         const auto value =
             static_cast<float>(table.unit(unit).offset + row.offset + i) + 0.25F * static_cast<float>(kind);
         float& held = values(static_cast<std::size_t>(index));
-        wrong += held == value ? 0 : 1;
-        if (fill) held = value;
+        wrong += (fill ? std::exchange(held, value) : held) == value ? 0 : 1;
       }
     }
   };
@@ -61,6 +60,7 @@ void number_elements(TinyTraining& training, bool fill, int& wrong) {
       visit(kind, range.unit, range.begin, slice(state.values, range.first, range.extent));
     }
   }
+  if (fill) training.engine().publish();
 }
 
 /// One block of odd sizes; some ranks have short or empty shards of its units.

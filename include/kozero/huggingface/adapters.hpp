@@ -22,6 +22,7 @@ namespace kozero::huggingface {
 struct AdapterDescription {
   model::Lora lora;
   std::string base;  ///< the identity of the base with which they were trained; "": unknown
+  std::string note;  ///< names in target_modules without tensors; "": none
 };
 
 /// Reads the config and the names of the tensors. Throws Error(input), one line: file, key or tensor, and reason.

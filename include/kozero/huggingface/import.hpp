@@ -20,8 +20,9 @@
 namespace kozero::huggingface {
 
 /// The folder's config.json. Throws Error(input), also if the folder has too few tensors for the config's layers: a
-/// false config of many layers is rejected before memory is allocated for its table.
-model::Config read_folder_config(const std::string& folder);
+/// false config of many layers is rejected before memory is allocated for its table. `notes` gets a line for what is in
+/// the folder and not used: keys of config.json, and shards beside a single file.
+model::Config read_folder_config(const std::string& folder, std::vector<std::string>* notes = nullptr);
 
 /// The tensors of a Hugging Face folder. fingerprint() shows whether ranks see different files, require_unchanged()
 /// whether the files changed after they were opened.

@@ -42,6 +42,7 @@ struct WeightsSource {
   std::string deck_text;     ///< the text of `deck`
   std::string tokenizer;     ///< its file, or ""
   std::string no_tokenizer;  ///< then: why
+  std::string note;          ///< what is in a Hugging Face folder and not used; "": nothing
 };
 
 /// Rank 0 resolves the path, and reads the deck and the network's description: config.json, the manifest, or the
@@ -55,6 +56,10 @@ model::Config without_adapters(model::Config config);
 
 /// The network of the weights. Throws Error(input).
 model::Config shape_of(const WeightsSource& source);
+
+/// Throws Error(deck), seen by all ranks, naming what differs, unless `base` has the network of `config`, which has no
+/// adapters: the adapters in `adapters` were trained beside another base.
+void require_same_network(const WeightsSource& base, model::Config config, const std::string& adapters);
 
 /// The deck of their training, or a plain deck with their shape and without data. `overrides` change it.
 io::Deck deck_of(const WeightsSource& source, const std::vector<std::string>& overrides);

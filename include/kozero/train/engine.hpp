@@ -21,6 +21,10 @@
 #include <kozero/optim/schedule.hpp>
 #include "io/checkpoint/manifest.hpp"
 
+namespace kozero::io {
+class ReadWatch;
+}
+
 namespace kozero::train {
 
 /// The factor on the loss's gradient that keeps the gradients of activations in fp16's range.
@@ -128,6 +132,8 @@ class Evaluator {
   virtual void put(int unit, std::int64_t begin, const HostVector<const float>& values) = 0;
   [[nodiscard]] virtual const distributed::DistributedArray<float>& master() const = 0;
   virtual void publish() = 0;
+  /// Follows the reads of the state for a file, if the state is on a disk (zero.offload_*); else nullptr.
+  [[nodiscard]] virtual io::ReadWatch* disk_watch() const { return nullptr; }
 
   /// The communicator of all ranks.
   [[nodiscard]] virtual distributed::Communicator& comm() = 0;
@@ -150,6 +156,8 @@ class Engine : public Evaluator {
   /// before. Throws Error(non_finite, seen by all ranks) with the first bad tensor if on_nonfinite is stop or the step
   /// would exceed max_skips in a row; Error(internal, seen by all ranks) if a check finds changed bits.
   virtual StepResult step(std::int64_t step, const std::function<int()>& request = {}) = 0;
+  /// Throws Error(input), seen by all ranks, if state on a disk is not what the run wrote. Reads all of it. Collective.
+  virtual void require_unchanged_disk() = 0;
   /// The scale of the next step.
   [[nodiscard]] virtual const LossScaler& loss_scaler() const = 0;
 

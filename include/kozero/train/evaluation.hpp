@@ -40,6 +40,9 @@ Evaluation evaluate(Evaluator& evaluator, const data::SampleSource& source, std:
 std::optional<Evaluation> evaluate(Evaluator& evaluator, const data::SampleSource& source, std::int64_t max_samples,
                                    const std::function<bool()>& stops);
 
+/// "WHAT is nan" if the loss is not finite, else "".
+std::string text_of_non_finite(const Evaluation& evaluation, const std::string& what);
+
 enum class Side { training, validation };
 
 /// The loss on each of the data's sources. Of a mixture, `loss` is the sources' mean by their slots, and each has its
