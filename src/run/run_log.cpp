@@ -375,7 +375,7 @@ void RunLog::say_sample() {
     return;
   }
   train::Generator generator(engine_, data_.tokenizer->vocab_size(), on_ranks_.ledger());
-  const std::vector<Token> prompt = data_.tokenizer->encode("\n");
+  const std::vector<Token> prompt = data_.tokenizer->line_end();
   const auto tokens = generator.continued(prompt, 240, {.temperature = 0.8, .top_k = 40, .seed = settings_.seed});
   log_.say("a sample of what it writes:");
   std::istringstream lines(data_.tokenizer->decode(tokens));
