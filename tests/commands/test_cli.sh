@@ -77,6 +77,11 @@ bpe() {
 linear_demo() {
   expect 0 'largest' on 2 train "$inputs/demos/linear_demo.toml" run.dir=run
   expect 0 'stage 2 on 2 ranks' cat run/log.txt
+  # Each of 4 ranks has a quarter of the optimizer state, without padding.
+  expect 0 'largest' on 4 train "$inputs/demos/linear_demo.toml" run.dir=whole run.steps=2 zero.stage=0
+  expect 0 'largest' on 4 train "$inputs/demos/linear_demo.toml" run.dir=quarters run.steps=2
+  expect 0 '"optimizer":4096[,}]' tail -n 1 whole/metrics.jsonl
+  expect 0 '"optimizer":1024[,}]' tail -n 1 quarters/metrics.jsonl
 }
 
 import_export() {
