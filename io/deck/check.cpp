@@ -68,6 +68,7 @@ const std::vector<ReadWhere> kReadWhere = {
     where_architecture("model.head_dim", is_rotary),
     where_architecture("model.rope_theta", is_rotary),
     where_architecture("model.rope_scaling", is_rotary),
+    where_architecture("model.bias", [](const auto& each) { return each.biased; }),
     where_architecture("model.qkv_bias", [](const auto& each) { return each.qkv_bias != Part::never; }),
     where_architecture("model.qk_norm", [](const auto& each) { return each.qk_norm != Part::never; }),
     where_architecture("model.dropout", [](const auto& each) { return each.dropout; }),

@@ -98,7 +98,7 @@ void check_curriculum(const Deck& deck) {
              lesson.steps > 0 ? "it gives steps and tokens; accepted is one of them"
                               : "it has no length; give its steps or tokens, an integer >= 1");
     }
-    if (!lesson.sources.empty() && deck.data.tokenizer.starts_with("bpe")) {
+    if (!lesson.sources.empty() && deck.data.learns_tokenizer()) {
       refuse_value(deck, "data.tokenizer",
                    "lessons with sources of their own would learn several tokenizers; give a file");
     }
@@ -122,7 +122,7 @@ void check_growth(const Deck& deck) {
   if (deck.data.is_mixture()) refuse_with("data.source", "a mixture has no epochs");
   if (!deck.data.has_text()) refuse_with("data.text", "only text is looked for again");
   if (deck.checkpoint.every == 0) refuse_with("checkpoint.every", "an epoch begins with a checkpoint");
-  if (deck.data.tokenizer.starts_with("bpe")) {
+  if (deck.data.learns_tokenizer()) {
     refuse_with("data.tokenizer", "a learned tokenizer would change with the text; give its file");
   }
 }

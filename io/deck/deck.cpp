@@ -85,8 +85,6 @@ void note_short_batch(Deck& deck) {
 
 constexpr const char* kResolvedHeading = "# The resolved deck of a run";
 
-bool names_tokenizer_kind(const Deck& deck) { return deck.data.tokenizer == "bytes" || deck.data.tokenizer == "bpe"; }
-
 /// If a relative path exists only relative to the folder above the deck's, not in the current directory, changes it to
 /// that path.
 void find_path(const std::string& source, std::string& path) {
@@ -149,7 +147,7 @@ Deck parse_deck(const std::string& text, const std::string& source, const std::v
   }
   for (auto& path : deck.data.tokens) find_path(source, path);
   if (deck.run.tuning != "none") find_path(source, deck.run.tuning);
-  if (!names_tokenizer_kind(deck)) find_path(source, deck.data.tokenizer);
+  if (deck.data.has_tokenizer_file()) find_path(source, deck.data.tokenizer);
   return deck;
 }
 

@@ -109,6 +109,7 @@ struct ModelKeys {
   double dropout = 0;
   double rope_theta = 10000;
   RopeScalingKeys rope_scaling;
+  bool bias = true;
   bool qkv_bias = false;  ///< not given: whether the architecture always has it; the same for qk_norm
   bool qk_norm = false;
   double norm_eps = 1e-5;
@@ -150,6 +151,12 @@ struct DataKeys {
   bool strict = false;
 
   [[nodiscard]] bool has_text() const { return !text.empty() || !source.empty(); }
+  /// Whether the tokenizer is learned from the text: "chars", "bpe", "bpe:N".
+  [[nodiscard]] bool learns_tokenizer() const {
+    return tokenizer == "chars" || tokenizer == "bpe" || tokenizer.starts_with("bpe:");
+  }
+  /// Whether the tokenizer is in a file.
+  [[nodiscard]] bool has_tokenizer_file() const { return tokenizer != "bytes" && !learns_tokenizer(); }
   /// Whether the sources have weights; of a checked deck.
   [[nodiscard]] bool is_mixture() const { return !source.empty() && source.front().share() > 0; }
   /// The source's name, by default its number.

@@ -12,7 +12,8 @@ namespace {
 
 struct Word {
   const char* theirs;
-  const char* ours;
+  const char* ours;            ///< "": no key
+  const char* note = nullptr;  ///< what differs
 };
 
 constexpr std::array kKeys = {
@@ -37,15 +38,21 @@ constexpr std::array kKeys = {
     Word{"rms_norm_eps", "model.norm_eps"},
     Word{"layer_norm_epsilon", "model.norm_eps"},
     Word{"attention_bias", "model.qkv_bias"},
+    Word{"bias", "model.bias"},
     Word{"init_from", "model.init"},
     Word{"model_name_or_path", "model.init"},
-    Word{"batch_size", "train.global_batch"},
+    Word{"batch_size", "train.global_batch",
+         "nanoGPT's batch_size is train.micro_batch, and train.global_batch is batch_size * "
+         "gradient_accumulation_steps"},
     Word{"train_batch_size", "train.global_batch"},
     Word{"global_batch_size", "train.global_batch"},
     Word{"per_device_train_batch_size", "train.micro_batch"},
     Word{"train_micro_batch_size_per_gpu", "train.micro_batch"},
     Word{"micro_batch_size", "train.micro_batch"},
-    Word{"gradient_accumulation_steps", "train.accumulate"},
+    Word{"gradient_accumulation_steps", "train.accumulate",
+         "nanoGPT's counts the micro-batches of all processes, train.accumulate those of a rank; with "
+         "train.global_batch "
+         "it is left out"},
     Word{"activation_checkpointing", "train.recompute"},
     Word{"gradient_checkpointing", "train.recompute"},
     Word{"dtype", "train.precision"},
@@ -64,9 +71,16 @@ constexpr std::array kKeys = {
     Word{"warmup_iters", "optim.warmup_steps"},
     Word{"num_warmup_steps", "optim.warmup_steps"},
     Word{"warmup_ratio", "optim.warmup_steps"},
+    Word{"lr_decay_iters", "optim.decay_steps",
+         "nanoGPT's lr_decay_iters counts from the first step, optim.decay_steps from the end of the warm-up: "
+         "lr_decay_iters - warmup_iters"},
+    Word{"decay_lr", "optim.schedule", "decay_lr = False is optim.schedule = \"constant\""},
+    Word{"beta1", "optim.betas", "optim.betas = [beta1, beta2]"},
+    Word{"beta2", "optim.betas", "optim.betas = [beta1, beta2]"},
     Word{"optimizer", "optim.kind"},
     Word{"adam_epsilon", "optim.eps"},
     Word{"max_steps", "run.steps"},
+    Word{"dataset", "data.text", "files or folders of text; data.tokens is for prepared tokens"},
     Word{"packing", "data.pack"},
     Word{"sample_packing", "data.pack"},
     Word{"chat_template", "data.chat_template"},
@@ -77,6 +91,9 @@ constexpr std::array kKeys = {
     Word{"out_dir", "run.dir"},
     Word{"save_steps", "checkpoint.every"},
     Word{"save_interval", "checkpoint.every"},
+    Word{"always_save_checkpoint", "checkpoint.every",
+         "checkpoints are saved every checkpoint.every steps, whatever the validation loss; checkpoint.keep_best keeps "
+         "the best too"},
     Word{"save_total_limit", "checkpoint.keep"},
     Word{"resume_from_checkpoint", "checkpoint.resume"},
     Word{"load_best_model_at_end", "checkpoint.keep_best"},
@@ -91,8 +108,12 @@ constexpr std::array kKeys = {
     Word{"hsdp", "zero.shard_group"},
     Word{"mics_shard_size", "zero.shard_group"},
     Word{"zero_hpz_partition_size", "zero.shard_group"},
+    Word{"use_zero1", "zero.stage", "use_zero1 = True is zero.stage = 1"},
     Word{"offload", "zero.offload_optimizer"},
     Word{"cpu_offload", "zero.offload_optimizer"},
+    Word{"compile", "", "no such key: KoZeRO has no just-in-time compiler"},
+    Word{"eval_only", "", "no such key: `kozero eval RUN` evaluates without training"},
+    Word{"wandb_log", "log.tensorboard", "Weights & Biases is not written during a run; a script sends metrics.jsonl"},
 };
 
 /// Another program's name for a value of our key.
@@ -124,12 +145,22 @@ constexpr std::array kValues = {
     Value{"checkpoint.resume", "latest", "auto"},
 };
 
+const Word* find_word(const std::string& word) {
+  const auto same = [&](const Word& each) { return word == each.theirs; };
+  const auto* found = std::find_if(kKeys.begin(), kKeys.end(), same);
+  return found == kKeys.end() ? nullptr : found;
+}
+
 }  // namespace
 
 std::string key_of_peer(const std::string& word) {
-  const auto same = [&](const Word& each) { return word == each.theirs; };
-  const auto found = std::find_if(kKeys.begin(), kKeys.end(), same);
-  return found == kKeys.end() ? "" : found->ours;
+  const Word* found = find_word(word);
+  return found == nullptr ? "" : found->ours;
+}
+
+std::string note_on_peer(const std::string& word) {
+  const Word* found = find_word(word);
+  return found == nullptr || found->note == nullptr ? "" : found->note;
 }
 
 std::string value_of_peer(const std::string& key, const std::string& word) {

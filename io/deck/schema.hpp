@@ -98,6 +98,8 @@ std::vector<ColumnInWords> columns_in_words(const DeckRow& row);
 /// ("zero.offload_optimizer", "cpu" -> "host"); "" if there is none (peer_words.cpp).
 std::string key_of_peer(const std::string& word);
 std::string value_of_peer(const std::string& key, const std::string& word);
+/// What differs between another program's key and ours, or why there is none; "" if nothing does.
+std::string note_on_peer(const std::string& word);
 
 /// All rows, in the order of the written deck.
 const std::vector<DeckRow>& deck_schema();

@@ -11,6 +11,7 @@
 #include "io/posix/named_file.hpp"
 #include "io/posix/readable.hpp"
 #include "io/text/bpe_tokenizer.hpp"
+#include "io/text/character_tokenizer.hpp"
 #include "io/text/sentencepiece_tokenizer.hpp"
 #include "io/text/tokenizer.hpp"
 
@@ -22,10 +23,10 @@ constexpr int kMaxVocab = 1'000'000;
 constexpr std::int64_t kMaxFileBytes = std::int64_t{128} << 20;
 
 [[noreturn]] void refuse(const std::string& spec) {
-  const std::array<std::string, 2> names = {"bytes", "bpe:4096"};
+  const std::array<std::string, 3> names = {"bytes", "chars", "bpe:4096"};
   const std::string near = nearest_name(spec, names.data(), names.data() + names.size());
   throw Error(Failure::deck,
-              "data.tokenizer = \"" + spec + "\": accepted: \"bytes\", \"bpe:N\" with N from " +
+              "data.tokenizer = \"" + spec + "\": accepted: \"bytes\", \"chars\", \"bpe:N\" with N from " +
                   std::to_string(kMinVocab) + " to " + std::to_string(kMaxVocab) +
                   ", or the path of a tokenizer.json or a SentencePiece model, which is beside the weights of a "
                   "published model: hf download openai-community/gpt2 tokenizer.json" +
@@ -39,6 +40,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
   if (bytes == ByteTokenizer::file_text() || bytes == ByteTokenizer::hugging_face_text()) {
     return std::make_unique<ByteTokenizer>();
   }
+  if (auto characters = read_characters(path, bytes)) return characters;
   return std::make_unique<BpeTokenizer>(path, std::move(bytes));
 }
 
@@ -98,11 +100,13 @@ std::optional<int> bpe_size(const std::string& spec) {
 
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, const Corpus* corpus, const std::string& split) {
   if (spec == "bytes") return std::make_unique<ByteTokenizer>();
-  if (const auto size = bpe_size(spec)) {
+  const auto size = bpe_size(spec);
+  if (size || spec == kCharacters) {
     if (corpus == nullptr) {
       throw Error(Failure::deck, "data.tokenizer = \"" + spec +
                                      "\" is trained on text: give data.text, or the path of a tokenizer's file");
     }
+    if (!size) return learn_characters(*corpus);
     return train_bpe(*corpus, *size, published_split(split));
   }
   if (!is_there(spec)) refuse(spec);

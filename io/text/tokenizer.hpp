@@ -49,10 +49,12 @@ class Tokenizer {
   /// Throws Error(input) for an id outside [0, vocab_size()).
   [[nodiscard]] virtual std::string decode(std::span<const Token> tokens) const = 0;
   [[nodiscard]] virtual int vocab_size() const = 0;
-  /// For the banner and descriptions: "bytes", "bpe:4096".
+  /// For the banner and descriptions: "bytes", "chars:65", "bpe:4096".
   [[nodiscard]] virtual std::string name() const = 0;
   /// The id that begins a document, or -1 if there is none.
   [[nodiscard]] virtual Token end_of_text() const = 0;
+  /// With what generated text begins if it has no prompt: a line's end, or another token if there is none.
+  [[nodiscard]] virtual std::vector<Token> line_end() const { return encode("\n"); }
   /// The id of the added token that is written so, such as <|im_end|>; -1 if there is none.
   [[nodiscard]] virtual Token added_token(std::string_view /*text*/) const { return -1; }
   /// How many special tokens are written out in the text.
@@ -72,13 +74,15 @@ class Tokenizer {
   mutable std::unique_ptr<Encoder> own_encoder_;  ///< made at its first use
 };
 
+inline constexpr const char* kCharacters = "chars";
+
 /// N of "bpe:N"; nothing if the spec has another form. Throws Error(deck) with the accepted set.
 std::optional<int> bpe_size(const std::string& spec);
 
-/// The tokenizer named by `data.tokenizer`: "bytes"; "bpe:N", trained on `corpus` to at most N ids, with the published
-/// split of this name (pretokenizer.hpp); or the path of a saved tokenizer, a Hugging Face tokenizer.json
-/// (tokenizer_json.hpp) or a SentencePiece model. Throws Error(deck) with the accepted values, Error(input) for a file
-/// that is malformed or not supported.
+/// The tokenizer named by `data.tokenizer`: "bytes"; "chars", the characters of `corpus`; "bpe:N", trained on `corpus`
+/// to at most N ids, with the published split of this name (pretokenizer.hpp); or the path of a saved tokenizer, a
+/// Hugging Face tokenizer.json (tokenizer_json.hpp) or a SentencePiece model. Throws Error(deck) with the accepted
+/// values, Error(input) for a file that is malformed or not supported.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, const Corpus* corpus = nullptr,
                                           const std::string& split = "");
 

@@ -345,21 +345,24 @@ BpeVocabulary read_bpe_vocabulary(const std::string& path, const nlohmann::json&
   return vocabulary;
 }
 
-TokenizerJson read_tokenizer_json(const std::string& path, std::string_view text) {
+nlohmann::json parse_tokenizer_json(const std::string& path, std::string_view text) {
   constexpr int kMaxDepth = 32;
   const auto bounded = [&](int depth, Json::parse_event_t, Json&) {
     if (depth > kMaxDepth)
       throw Error(Failure::input, path + ": nested more than " + std::to_string(kMaxDepth) + " deep");
     return true;
   };
-  Json json;
   try {
-    json = Json::parse(text, bounded);
+    return Json::parse(text, bounded);
   } catch (const Json::parse_error& problem) {
     throw Error(Failure::input, path + ": not JSON: wrong or cut off at byte " + std::to_string(problem.byte));
   } catch (const Json::out_of_range&) {
     throw Error(Failure::input, path + ": not JSON: a number that is too large");
   }
+}
+
+TokenizerJson read_tokenizer_json(const std::string& path, std::string_view text) {
+  const Json json = parse_tokenizer_json(path, text);
   return Reader(path, json).read();
 }
 

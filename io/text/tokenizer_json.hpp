@@ -51,6 +51,9 @@ struct TokenizerJson {
   std::vector<Token> closing;
 };
 
+/// The JSON of a file that is not trusted. Throws Error(input) naming `path`.
+nlohmann::json parse_tokenizer_json(const std::string& path, std::string_view text);
+
 /// Throws Error(input) naming `path` and what is malformed or not supported.
 TokenizerJson read_tokenizer_json(const std::string& path, std::string_view text);
 

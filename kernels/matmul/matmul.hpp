@@ -184,15 +184,17 @@ void matmul_add(const Space& space, Matrix<T> c, MatrixIn<T> a, Op op_b, MatrixI
                                 {.bias = bias.extent(0) > 0 ? bias.data() : nullptr, .addend = addend.data()});
 }
 
-/// hidden = op(a) op(b) + bias, active = gelu(hidden), where gelu reads hidden before or after it is rounded.
+/// hidden = op(a) op(b) + bias, active = gelu(hidden), where gelu reads hidden before or after it is rounded; an empty
+/// bias is omitted.
 template <class Space, class T>
 void matmul_gelu(const Space& space, Matrix<T> hidden, Matrix<T> active, MatrixIn<T> a, Op op_b, MatrixIn<T> b,
                  VectorIn<T> bias) {
-  const ProductShape shape = biased_shape(hidden, Op::none, a, op_b, b, bias);
+  const ProductShape shape = bias.extent(0) > 0 ? biased_shape(hidden, Op::none, a, op_b, b, bias)
+                                                : product_shape(hidden, Op::none, a, op_b, b);
   require(active.extent(0) == hidden.extent(0) && active.extent(1) == hidden.extent(1),
           "matmul_gelu: active and hidden differ in extent");
   multiply_or_fill<Space, T, T>(space, shape, hidden.data(), a.data(), b.data(),
-                                {.bias = bias.data(), .active = active.data()});
+                                {.bias = bias.extent(0) > 0 ? bias.data() : nullptr, .active = active.data()});
 }
 
 /// dhidden = (op(a) op(b)) * gelu'(hidden), element by element, the product rounded to T before or not.

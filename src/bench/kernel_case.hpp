@@ -76,8 +76,9 @@ struct KernelShapes {
 
   [[nodiscard]] std::int64_t rows() const { return batch * model.seq; }
   [[nodiscard]] bool gated() const { return model.rotary; }
-  /// Whether q, k and v have a bias; only GPT-2's other projections have one.
-  [[nodiscard]] bool qkv_biased() const { return !model.rotary || model.qkv_bias; }
+  /// Whether all projections have a bias, as GPT-2's, and whether q, k and v have one.
+  [[nodiscard]] bool biased() const { return !model.rotary && model.bias; }
+  [[nodiscard]] bool qkv_biased() const { return biased() || model.qkv_bias; }
   [[nodiscard]] std::int64_t qkv_columns() const { return (model.heads + 2 * model.kv_heads) * model.head_dim; }
   [[nodiscard]] std::int64_t up_columns() const { return gated() ? 2 * model.ffn : model.ffn; }
   /// Rows of the head per call.

@@ -69,7 +69,7 @@ class Products {
       const auto x = in.take<const Scalar>(layer.rows, layer.inputs);
       if (layer.into_gelu) {
         kernels::matmul_gelu<Device, Scalar>(Device(), y, out.take<Scalar>(layer.rows, layer.outputs), x, forwards,
-                                             weights(), in.take<const Scalar>(layer.outputs));
+                                             weights(), in.take<const Scalar>(layer.biased ? layer.outputs : 0));
       } else if (layer.onto_residual) {
         kernels::matmul_add<Device, Scalar>(Device(), y, x, forwards, weights(), {},
                                             in.take<const Scalar>(layer.rows, layer.outputs));
@@ -161,7 +161,7 @@ void add_product_cases(std::vector<KernelCase>& cases, const KernelShapes& shape
   const model::Config& model = shapes.model;
   const bool outputs_first = model.rotary;  // Llama's published orientation; GPT-2's has the inputs first
   const bool gelu = !shapes.gated();
-  const bool biased = !model.rotary;
+  const bool biased = shapes.biased();
   const bool residual = model.dropout == 0.0F;
   const std::int64_t calls = model.layers * shapes.micro_steps;
   const std::int64_t rows = shapes.rows();

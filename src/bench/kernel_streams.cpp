@@ -221,15 +221,18 @@ void add_norm(Streams& streams, const KernelShapes& shapes) {
                 });
     return;
   }
+  const bool biased = shapes.biased();
   streams.add("layernorm forward", extent, {.read = sizeof(Scalar), .written = sizeof(Scalar)}, [=](const Operands& o) {
+    const auto beta = biased ? o.channel_input<Scalar>() : Vector<const Scalar>();
     kernels::layernorm_forward(Device(), o.output<Scalar>(), o.row_output(), o.row_output(), o.input<Scalar>(),
-                               o.channel_input<Scalar>(), o.channel_input<Scalar>(), eps);
+                               o.channel_input<Scalar>(), beta, eps);
   });
   streams.add("layernorm backward", extent, {.read = 2 * sizeof(Scalar), .updated = sizeof(Scalar)},
-              [](const Operands& o) {
-                kernels::layernorm_backward(Device(), o.output<Scalar>(), o.channel_output(), o.channel_output(),
-                                            o.input<Scalar>(), o.input<Scalar>(), o.channel_input<Scalar>(),
-                                            o.row_input(), o.row_input(), o.reduction());
+              [=](const Operands& o) {
+                const auto dbeta = biased ? o.channel_output() : Vector<float>();
+                kernels::layernorm_backward(Device(), o.output<Scalar>(), o.channel_output(), dbeta, o.input<Scalar>(),
+                                            o.input<Scalar>(), o.channel_input<Scalar>(), o.row_input(), o.row_input(),
+                                            o.reduction());
               });
 }
 
@@ -276,7 +279,7 @@ void add_sums(Streams& streams, const KernelShapes& shapes) {
   };
   if (kBiasInProduct) return;
   if (shapes.qkv_biased()) bias("qkv", shapes.qkv_columns(), 1);
-  if (model.rotary) return;
+  if (!shapes.biased()) return;
   bias("attention out, mlp down", model.dim, 2);
   bias("mlp up", model.ffn, 1);
 }

@@ -323,7 +323,7 @@ GenerateArguments read_arguments(const Arguments& arguments) {
 std::vector<Token> tokens_of(const io::Tokenizer& tokenizer, const std::string& prompt) {
   std::vector<Token> tokens = tokenizer.encode(prompt);
   if (tokens.empty() && tokenizer.end_of_text() >= 0) tokens.push_back(tokenizer.end_of_text());
-  return tokens.empty() ? tokenizer.encode("\n") : tokens;
+  return tokens.empty() ? tokenizer.line_end() : tokens;
 }
 
 train::GenerationOrder order_of(const GenerateArguments& given, const io::Tokenizer& tokenizer,

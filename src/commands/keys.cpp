@@ -33,8 +33,9 @@ std::string in_lower_case(std::string text) {
   return text;
 }
 
-/// The rows that match a word: the rows of that section; else rows whose name contains the word, or to which another
-/// program's key or value corresponds; else rows whose text contains the word.
+/// The rows that match a word: the rows of that section; else the row to which another program's key corresponds, and
+/// rows whose name contains the word or which have it as another program's value; else rows whose text contains the
+/// word, unless it is another program's key that has no counterpart.
 std::vector<io::DeckRow> found_by(const std::string& word) {
   const auto rows_where = [](const auto& fits) {
     std::vector<io::DeckRow> rows;
@@ -50,7 +51,8 @@ std::vector<io::DeckRow> found_by(const std::string& word) {
              !io::value_of_peer(row.key, wanted).empty();
     });
   }
-  if (!rows.empty()) return rows;
+  std::ranges::stable_partition(rows, [&](const io::DeckRow& row) { return row.key == ours; });
+  if (!rows.empty() || !io::note_on_peer(word).empty()) return rows;
   return rows_where([&](const io::DeckRow& row) {
     return in_lower_case(row.help + " " + io::accepted_values(row)).find(wanted) != std::string::npos;
   });
@@ -77,7 +79,8 @@ std::string lines_of(const std::vector<io::DeckRow>& rows) {
   return text;
 }
 
-nlohmann::ordered_json json_of(const std::vector<io::DeckRow>& rows) {
+/// `note`: on the word; "" for none.
+nlohmann::ordered_json json_of(const std::vector<io::DeckRow>& rows, const std::string& note) {
   auto list = nlohmann::ordered_json::array();
   for (const auto& row : rows) {
     list.push_back({{"key", row.key},
@@ -93,7 +96,9 @@ nlohmann::ordered_json json_of(const std::vector<io::DeckRow>& rows) {
                       {"first", false}});
     }
   }
-  return {{"keys", list}};
+  nlohmann::ordered_json json = {{"keys", list}};
+  if (!note.empty()) json["note"] = note;
+  return json;
 }
 
 /// Keys that every run gives: the values that make the deck of `keys --deck` complete.
@@ -260,14 +265,15 @@ void keys(const distributed::Environment& environment, const Arguments& argument
   parser.parse(arguments);
   if (environment.rank() != 0) return;
   std::vector<io::DeckRow> rows = word.empty() ? io::deck_schema() : found_by(word);
-  if (rows.empty()) {
+  const std::string note = io::note_on_peer(word);
+  if (rows.empty() && note.empty()) {
     const auto names = io::deck_sections();
     throw Error(Failure::deck,
                 "keys: no key's name or text has \"" + word + "\"; accepted: a section (" + io::joined(names) +
                     ") or a word; --all lists all keys",
                 Error::Seen::by_all_ranks);
   }
-  if (json.is_asked()) return json.print(json_of(rows));
+  if (json.is_asked()) return json.print(json_of(rows, note));
   if (as_deck) {
     std::cout << (word.empty() ? kDeckHeading : "") << deck_of(rows);
     return;
@@ -275,6 +281,7 @@ void keys(const distributed::Environment& environment, const Arguments& argument
   const std::size_t total = io::deck_schema().size();
   if (word.empty() && !all) std::erase_if(rows, [](const io::DeckRow& row) { return !row.is_first; });
   std::cout << lines_of(rows);
+  if (!note.empty()) std::cout << program::folded("note: " + note, 0, 6) << "\n";
   if (rows.size() < total && word.empty()) {
     const std::string text = fmt::format(
         "These are {} of {} keys. `kozero keys --all` has all of them, `kozero keys zero` those of a section, `kozero "

@@ -124,7 +124,9 @@ void prepare(const distributed::Environment& environment, const Arguments& argum
   std::int64_t num_shown = 0;
   data::PrepareOrder order;
   parser.add("paths", paths).required().at_least_values(2);
-  parser.add("--tokenizer", order.tokenizer, "bytes, bpe:N (N ids learned from the text), or a tokenizer's file")
+  parser
+      .add("--tokenizer", order.tokenizer,
+           "bytes, chars (those of the text), bpe:N (N ids learned from it), or a tokenizer's file")
       .type_name("NAME");
   parser.add("--text-field", order.rules.text_field, "key of JSON lines, column of Parquet").type_name("NAME");
   parser.add("--filter", filter, "documents of JSON lines and Parquet to keep, such as \"int_score >= 3\"")

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include <kozero/core/architecture.hpp>
 #include <kozero/core/error.hpp>
@@ -13,6 +14,7 @@
 #include <kozero/data/prepare.hpp>
 #include <kozero/data/token_cache.hpp>
 #include <kozero/distributed/agreement.hpp>
+#include "src/data/document_formats.hpp"
 #include "src/data/sources.hpp"
 
 namespace kozero::data {
@@ -176,10 +178,26 @@ PreparedTokens read_tokens_of_rank_0(const std::string& folder, const OpenOrder&
   }
 }
 
+/// The different characters of the text: those of the cached tokens or, if there are none, counted, once per text.
+std::int64_t characters_of_text(const io::Deck& deck) {
+  static std::map<std::string, std::int64_t> counted;  // by fingerprint
+  const PrepareOrder order = order_of(deck);
+  SkippedFiles skipped;
+  const auto files = find_text(order.all_sources(), skipped);
+  const std::string fingerprint = fingerprint_of(order, files);
+  if (const auto found = counted.find(fingerprint); found != counted.end()) return found->second;
+  const std::string entry = (std::filesystem::path(order.folder) / fingerprint).string();
+  const FileCorpus corpus(files);
+  return counted[fingerprint] = is_current(entry, fingerprint)
+                                    ? read_prepared(entry).vocab
+                                    : io::make_tokenizer(order.tokenizer, &corpus)->vocab_size();
+}
+
 }  // namespace
 
 std::int64_t vocab_of_text(const io::Deck& deck) {
   if (deck.data.tokenizer == "bpe") return bpe_vocab(deck);
+  if (deck.data.tokenizer == io::kCharacters) return characters_of_text(deck);
   if (const auto size = io::bpe_size(deck.data.tokenizer)) return *size;
   return io::make_tokenizer(deck.data.tokenizer)->vocab_size();
 }

@@ -1,10 +1,13 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // export.cpp: writes the folder's config, tokenizer and safetensors shards, or the HDF5 weights file.
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include <kozero/core/architecture.hpp>
@@ -12,11 +15,13 @@
 #include <kozero/distributed/communicator.hpp>
 #include <kozero/huggingface/adapters.hpp>
 #include <kozero/huggingface/export.hpp>
+#include <kozero/model/model.hpp>
 #include "io/checkpoint/weights_file.hpp"
 #include "io/posix/file.hpp"
 #include "io/run/run_folder.hpp"
 #include "io/safetensors/reader.hpp"
 #include "io/safetensors/writer.hpp"
+#include "io/text/character_tokenizer.hpp"
 #include "io/text/pretokenizer.hpp"
 #include "io/text/tokenizer.hpp"
 #include "io/text/tokenizer_json.hpp"
@@ -60,6 +65,32 @@ TensorReader reader_of(const ExportOrder& order, const ParameterTable& table) {
   return file_tensors(order.weights, table);
 }
 
+/// The tensors that transformers' network of this type has.
+struct ExportedTensors {
+  ParameterTable table;
+  TensorReader read;
+};
+
+/// transformers' GPT-2 always has biases: those that the network does not have are zeros.
+ExportedTensors with_zero_biases(const ExportOrder& order, const ParameterTable& table, const TensorReader& read) {
+  if (order.config.bias) return {table, read};
+  model::Config biased = order.config;
+  biased.bias = true;
+  ExportedTensors exported{model::make_model<float>(biased)->parameters(), {}};
+  std::map<std::string, std::size_t> index_of;
+  for (std::size_t i = 0; i < table.tensors().size(); ++i) index_of[table.tensors()[i].name] = i;
+  std::vector<std::optional<std::size_t>> sources;
+  for (const auto& tensor : exported.table.tensors()) {
+    const auto found = index_of.find(tensor.name);
+    sources.push_back(found == index_of.end() ? std::nullopt : std::optional(found->second));
+  }
+  exported.read = [read, sources](std::size_t index, std::int64_t first, std::int64_t count, float* to) {
+    if (const auto& source = sources[index]) return read(*source, first, count, to);
+    std::fill_n(to, count, 0.0F);
+  };
+  return exported;
+}
+
 void write_shard(const std::string& path, const Shard& shard, const ExportOrder& order, const ParameterTable& table,
                  const TensorReader& read) {
   std::vector<io::PlannedTensor> planned;
@@ -95,13 +126,16 @@ nlohmann::ordered_json tokenizer_config(const io::Tokenizer& tokenizer, std::int
 }
 
 /// How to load a tokenizer whose ids transformers' AutoTokenizer would change; "" if it would not.
-std::string note_on_loading(const ExportOrder& order, const std::string& tokenizer_file) {
+std::string note_on_loading(const ExportOrder& order, const io::Tokenizer& tokenizer,
+                            const std::string& tokenizer_file) {
   const std::string& type = exported_type(order.config);
   const io::PublishedSplit& forced = io::published_split(architecture(type).split);
   if (forced.name != std::string_view(architecture(type).split)) return "";
-  const io::TokenizerJson own = io::read_tokenizer_json(
-      tokenizer_file, io::read_whole_file(tokenizer_file, std::numeric_limits<std::int64_t>::max()));
-  if (own.split == forced.expression && own.nfc == forced.nfc) return "";
+  if (dynamic_cast<const io::CharacterTokenizer*>(&tokenizer) == nullptr) {
+    const io::TokenizerJson own = io::read_tokenizer_json(
+        tokenizer_file, io::read_whole_file(tokenizer_file, std::numeric_limits<std::int64_t>::max()));
+    if (own.split == forced.expression && own.nfc == forced.nfc) return "";
+  }
   return "AutoTokenizer splits text for " + type + " as " + forced.name +
          " do, which gives other ids than this tokenizer; load it with PreTrainedTokenizerFast.from_pretrained(\"" +
          order.out + "\")";
@@ -126,7 +160,7 @@ int write_tokenizer(const ExportOrder& order, const FolderGuard& folder, std::ve
   if (tokenizer->file_name() == io::kTokenizerModelFile) {
     notes.emplace_back(io::kTokenizerModelFile +
                        std::string(" is a SentencePiece model, which transformers reads if it is of BPE kind"));
-  } else if (const std::string note = note_on_loading(order, file); !note.empty()) {
+  } else if (const std::string note = note_on_loading(order, *tokenizer, file); !note.empty()) {
     notes.push_back(note);
   }
   io::write_whole_file(folder / "tokenizer_config.json", tokenizer_config(*tokenizer, order.config.seq).dump(2) + "\n");
@@ -149,14 +183,17 @@ void require_free(const std::string& out, bool force) {
 
 }  // namespace
 
-Exported export_folder(const ExportOrder& order, const ParameterTable& table) {
+Exported export_folder(const ExportOrder& order, const ParameterTable& own) {
   const StoredType& type = stored_type(order.dtype);
   config_text(order.config, -1);
-  const TensorReader read = reader_of(order, table);
+  const auto [table, read] = with_zero_biases(order, own, reader_of(order, own));
 
   FolderGuard folder(order.out, order.force);
   Exported result;
   const int end_of_text = write_tokenizer(order, folder, result.notes);
+  if (!order.config.bias) {
+    result.notes.emplace_back("model.bias = false: transformers' GPT-2 has biases, which are written as zeros");
+  }
   const auto shards = shards_of(table, io::bytes_of_dtype(type.safetensors), order.max_shard_bytes);
   io::WeightMap map;
   for (std::size_t index = 0; index < shards.size(); ++index) {

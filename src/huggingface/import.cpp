@@ -129,7 +129,7 @@ io::Deck imported_deck(const model::Config& config, const std::string& run_dir, 
   using Texts = std::vector<std::string>;
   io::Deck deck;
   model::for_each_field(config, [&](const model::Field& field, const auto& value) {
-    if (field.rotary && !config.rotary) return;
+    if (config.rotary ? field.biased : field.rotary) return;
     set(deck, std::string("model.") + field.name, as_key(value), "config.json");
   });
   set(deck, "run.dir", run_dir, "import");

@@ -89,6 +89,7 @@ Config resolved(Config config) {
   accept_numbers(config);
   accept(config.dropout == 0.0F || named->dropout, "dropout", std::to_string(config.dropout),
          "0 under arch " + config.arch + ", which has none");
+  accept(config.bias || named->biased, "bias", "false", "true under arch " + config.arch);
   config.rotary = named->rotary;
   config.qkv_bias = config.qkv_bias || named->qkv_bias == Architecture::Part::always;
   config.qk_norm = config.qk_norm || named->qk_norm == Architecture::Part::always;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpt2.cpp: GPT-2: its shape, its tensors with names and initial values, and the decoder made of its sublayers.
 #include <cmath>
+#include <optional>
 
 #include <kozero/core/precision.hpp>
 #include <kozero/model/self_attention.hpp>
@@ -15,18 +16,25 @@ namespace {
 
 constexpr float kDeviation = 0.02F;
 
+/// The bias of a linear map or a norm, unless the network has none.
+std::optional<VectorRef> add_bias(ParameterTable& table, const std::string& name, const Config& config,
+                                  std::int64_t extent) {
+  if (!config.bias) return std::nullopt;
+  return add_vector(table, name + ".bias", extent, Initial::zeros);
+}
+
 template <class Scalar>
 Norm<Scalar> add_norm(ParameterTable& table, const std::string& name, const Config& config) {
   const auto gain = add_vector(table, name + ".weight", config.dim, Initial::ones);
-  const auto shift = add_vector(table, name + ".bias", config.dim, Initial::zeros);
-  return Norm<Scalar>(config.norm_eps, gain, shift);
+  return Norm<Scalar>(NormKind::layer, config.norm_eps, gain, add_bias(table, name, config, config.dim));
 }
 
 template <class Scalar>
 AdaptedProjection<Scalar> add_projection(ParameterTable& table, AdapterLayout& adapters, const std::string& name,
-                                         std::int64_t inputs, std::int64_t outputs, float deviation) {
+                                         const Config& config, std::int64_t inputs, std::int64_t outputs,
+                                         float deviation) {
   const auto weight = add_matrix(table, name + ".weight", inputs, outputs, deviation);
-  const auto bias = add_vector(table, name + ".bias", outputs, Initial::zeros);
+  const auto bias = add_bias(table, name, config, outputs);
   return AdaptedProjection<Scalar>(Projection<Scalar>(Orientation::input_output, weight, bias),
                                    adapters.add(table, inputs, {{name, outputs}}));
 }
@@ -39,7 +47,7 @@ Block<Scalar> add_block(ParameterTable& table, AdapterLayout& adapters, const Co
   const std::int64_t dim = config.dim;
   open_unit_of_block(table, config, layer);
   const auto add_map = [&](const std::string& name, std::int64_t inputs, std::int64_t outputs, float deviation) {
-    return add_projection<Scalar>(table, adapters, prefix + name, inputs, outputs, deviation);
+    return add_projection<Scalar>(table, adapters, prefix + name, config, inputs, outputs, deviation);
   };
 
   const auto norm_1 = add_norm<Scalar>(table, prefix + ".ln_1", config);

@@ -13,7 +13,8 @@ namespace {
 
 template <class Scalar>
 Norm<Scalar> add_norm(ParameterTable& table, const std::string& name, const Config& config) {
-  return Norm<Scalar>(config.norm_eps, add_vector(table, name + ".weight", config.dim, Initial::ones));
+  return Norm<Scalar>(NormKind::root_mean_square, config.norm_eps,
+                      add_vector(table, name + ".weight", config.dim, Initial::ones));
 }
 
 /// The tables to which a block adds its tensors.

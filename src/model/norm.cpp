@@ -12,7 +12,7 @@ namespace kozero::model {
 template <class Scalar>
 RowStatistics Norm<Scalar>::reserve(MemoryLedger& ledger, const std::string& label, std::int64_t num_rows) const {
   RowStatistics statistics;
-  if (shift_) statistics.mean = ledger.take<float>(Memory::activations, label + " mean", num_rows);
+  if (kind_ == NormKind::layer) statistics.mean = ledger.take<float>(Memory::activations, label + " mean", num_rows);
   statistics.rstd = ledger.take<float>(Memory::activations, label + " rstd", num_rows);
   return statistics;
 }
@@ -20,7 +20,7 @@ RowStatistics Norm<Scalar>::reserve(MemoryLedger& ledger, const std::string& lab
 template <class Scalar>
 RowStatistics Norm<Scalar>::take_statistics(Scratch& scratch, std::int64_t num_rows) const {
   RowStatistics statistics;
-  if (shift_) statistics.mean = scratch.vector<float>(num_rows);
+  if (kind_ == NormKind::layer) statistics.mean = scratch.vector<float>(num_rows);
   statistics.rstd = scratch.vector<float>(num_rows);
   return statistics;
 }
@@ -30,9 +30,9 @@ void Norm<Scalar>::forward(const Device& space, Matrix<Scalar> y, const RowStati
                            Matrix<const Scalar> x, const WeightViews<Scalar>& weights) const {
   const auto num_rows = static_cast<std::int64_t>(x.extent(0));
   const auto rstd = slice(statistics.rstd, 0, num_rows);
-  if (shift_) {
-    kernels::layernorm_forward(space, y, slice(statistics.mean, 0, num_rows), rstd, x, weights[gain_], weights[*shift_],
-                               eps_);
+  if (kind_ == NormKind::layer) {
+    const auto beta = shift_ ? weights[*shift_] : Vector<const Scalar>();
+    kernels::layernorm_forward(space, y, slice(statistics.mean, 0, num_rows), rstd, x, weights[gain_], beta, eps_);
   } else {
     kernels::rmsnorm_forward(space, y, rstd, x, weights[gain_], eps_);
   }
@@ -45,11 +45,11 @@ void Norm<Scalar>::backward(const Device& space, Matrix<Scalar> dx, const Gradie
   const auto num_rows = static_cast<std::int64_t>(x.extent(0));
   const auto rstd = slice(statistics.rstd, 0, num_rows);
   const bool wanted = gradients.wants(gain_) || (shift_ && gradients.wants(*shift_));
-  if (shift_) {
+  if (kind_ == NormKind::layer) {
     const auto mean = slice(statistics.mean, 0, num_rows);
     if (wanted) {
-      kernels::layernorm_backward(space, dx, gradients[gain_], gradients[*shift_], dy, x, weights[gain_], mean, rstd,
-                                  workspace);
+      const auto dbeta = shift_ ? gradients[*shift_] : Vector<float>();
+      kernels::layernorm_backward(space, dx, gradients[gain_], dbeta, dy, x, weights[gain_], mean, rstd, workspace);
     } else {
       kernels::layernorm_add_dx<Device, Scalar>(space, dx, dy, x, weights[gain_], mean, rstd);
     }

@@ -51,8 +51,8 @@ void Projection<Scalar>::forward_onto(const Device& space, Matrix<Scalar> y, Mat
 template <class Scalar>
 void Projection<Scalar>::forward_gelu(const Device& space, Matrix<Scalar> y, Matrix<Scalar> active,
                                       Matrix<const Scalar> x, const WeightViews<Scalar>& weights) const {
-  require(bias_.has_value(), "Projection: forward_gelu without a bias");
-  kernels::matmul_gelu<Device, Scalar>(space, y, active, x, forwards(), weights[weight_], weights[*bias_]);
+  const auto bias = bias_ ? weights[*bias_] : Vector<const Scalar>();
+  kernels::matmul_gelu<Device, Scalar>(space, y, active, x, forwards(), weights[weight_], bias);
 }
 
 template <class Scalar>

@@ -413,7 +413,7 @@ std::string RunLog::sample_unavailable_reason() const {
 
 void RunLog::sample_alone() {
   const auto start = std::chrono::steady_clock::now();
-  train::GenerationOrder order{.prompts = {data_.tokenizer->encode("\n")},
+  train::GenerationOrder order{.prompts = {data_.tokenizer->line_end()},
                                .count = deck_.log.sample,
                                .sampling = {.temperature = 0.8, .top_k = 40, .seed = settings_.seed},
                                .alone = true};

@@ -174,7 +174,7 @@ void refuse_disagreement(const io::Deck& deck, model::Config theirs) {
 
 /// The number of ids of data.tokenizer; 0 if it depends on the text.
 std::int64_t ids_of(const std::string& tokenizer) {
-  if (tokenizer == "bpe") return 0;
+  if (tokenizer == "bpe" || tokenizer == io::kCharacters) return 0;
   if (const auto size = io::bpe_size(tokenizer)) return *size;
   return io::make_tokenizer(tokenizer)->vocab_size();
 }

@@ -47,10 +47,10 @@ void read_record(const nlohmann::json& json, model::Lora& lora) {
 
 constexpr const char* kLora = "lora";  // in a record of the model
 
-bool is_default(bool value) { return !value; }
-bool is_default(const model::RopeScaling& scaling) { return scaling.factor == 1.0F; }
+bool is_default(const model::Field& field, bool value) { return value == field.biased; }
+bool is_default(const model::Field& /*field*/, const model::RopeScaling& scaling) { return scaling.factor == 1.0F; }
 template <class T>
-bool is_default(const T& /*value*/) {
+bool is_default(const model::Field& /*field*/, const T& /*value*/) {
   return false;
 }
 
@@ -59,7 +59,7 @@ bool is_default(const T& /*value*/) {
 std::string model_json(const model::Config& config) {
   nlohmann::ordered_json json;
   model::for_each_field(config, [&](const model::Field& field, const auto& value) {
-    if (!field.optional || !is_default(value)) json[field.name] = to_record(value);
+    if (!field.optional || !is_default(field, value)) json[field.name] = to_record(value);
   });
   if (config.lora.rank > 0) json[kLora] = to_record(config.lora);
   return json.dump();

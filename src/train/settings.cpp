@@ -157,8 +157,7 @@ void make_paths_absolute(io::Deck& deck) {
     for (auto& path : source.text) make_absolute(path);
   }
   for (auto& path : deck.data.tokens) make_absolute(path);
-  const std::string& tokenizer = deck.data.tokenizer;
-  if (tokenizer != "bytes" && tokenizer != "bpe" && !tokenizer.starts_with("bpe:")) make_absolute(deck.data.tokenizer);
+  if (deck.data.has_tokenizer_file()) make_absolute(deck.data.tokenizer);
   if (deck.run.tuning != "none") make_absolute(deck.run.tuning);
   if (deck.model.lora.init != "none") make_absolute(deck.model.lora.init);
   if (deck.model.init != kRandom) make_absolute(deck.model.init);

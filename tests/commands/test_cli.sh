@@ -84,6 +84,11 @@ linear_demo() {
   expect 0 '^ +[0-9]+ +[0-9][.][0-9]{3}e-[0-9]+ ' "$kozero" metrics run --last 1
   expect 0 '^KiB on the fullest rank' "$kozero" plan "$inputs/demos/linear_demo.toml" --ranks 1
   lines 0 'recompute'
+  # Each of 4 ranks has a quarter of the optimizer state, without padding.
+  expect 0 'largest' on 4 train "$inputs/demos/linear_demo.toml" run.dir=whole run.steps=2 zero.stage=0
+  expect 0 'largest' on 4 train "$inputs/demos/linear_demo.toml" run.dir=quarters run.steps=2
+  expect 0 '"optimizer":4096[,}]' tail -n 1 whole/metrics.jsonl
+  expect 0 '"optimizer":1024[,}]' tail -n 1 quarters/metrics.jsonl
 }
 
 import_export() {

@@ -396,4 +396,44 @@ prepared_together() {
   expect 3 '^\[rank 0\] error: data.text: bad.jsonl: row 90001: ' "$kozero" prepare bad.jsonl bad --threads 16
 }
 
+# Characters as tokens and a GPT-2 without biases, as nanoGPT trains: the model's vocabulary is counted, the tokenizer is
+# saved with the run, exported and imported, and other characters are refused in one line.
+characters() {
+  make_text
+  local ids e_acute e_grave o_stroke
+  ids=$(($(od -An -v -tx1 -w1 text/a.txt | sort -u | wc -l) + 1))
+  e_acute=$(printf '\303\251') e_grave=$(printf '\303\250') o_stroke=$(printf '\303\230')
+  echo "line 401: ${e_acute}t${e_acute}" >>text/a.txt
+  # shellcheck disable=SC2086
+  set -- "$inputs/quickstart.toml" $tiny data.tokenizer=chars model.bias=false
+  expect 0 ": $((16 * ids + 3376)) parameters" "$kozero" plan "$@"  # no bias among them
+  expect 0 "vocabulary $ids" on 2 train "$@" run.steps=2 checkpoint.every=2
+  also "\\(chars:$ids\\)"
+  expect 0 '^resume +after step 2' on 1 train "$@" checkpoint.resume=auto zero.stage=3
+  expect 0 '^line 1: t' "$kozero" generate run --prompt 'line 1: t' --tokens 5
+  expect 0 . "$kozero" generate run --tokens 5
+  expect 3 "error: run/tokenizer.json: no id for the character \"$e_grave\" \\(U\\+00E8\\) of the text; accepted: the $ids characters" \
+    "$kozero" generate run --prompt "lin$e_grave"
+  lines 1 'error'
+  expect 0 '"loss"' "$kozero" eval run 'data.text=["text"]' --json
+  local loss
+  loss=$(grep -o '"loss":[0-9.]*' out.txt)
+  mkdir other && echo "the quick ${o_stroke}rsted" >other/b.txt
+  expect 3 "no id for the character \"$o_stroke\" \\(U\\+00D8\\)" "$kozero" eval run 'data.text=["other"]'
+  expect 2 "model.vocab = 20: the data's tokenizer has $ids tokens; leave the key out, or give at least that" \
+    "$kozero" train "$@" model.vocab=20 run.dir=small
+  expect 2 'model.bias = false: nothing reads it if model.arch = "llama"; accepted only with model.arch = "gpt2"' \
+    "$kozero" train "$@" model.arch=llama
+  expect 0 'note: model.bias = false: transformers. GPT-2 has biases, which are written as zeros' "$kozero" export run hf
+  expect 0 same sh -c 'cmp run/tokenizer.json hf/tokenizer.json && echo same'
+  expect 0 'gpt2, 16 tensors' "$kozero" import hf in
+  expect 0 "$loss" "$kozero" eval in 'data.text=["text"]' --json
+  expect 0 "chars:$ids" "$kozero" prepare text tokens --tokenizer chars
+  # shellcheck disable=SC2086
+  expect 0 "vocabulary $ids" "$kozero" train "$inputs/quickstart.toml" $small model.bias=false run.dir=by_tokens \
+    data.tokens=tokens/train_000000.bin data.tokenizer=tokens/tokenizer.json
+  expect 2 'data.tokenizer = "chars": .*a learned tokenizer would change with the text; give its file' \
+    "$kozero" train "$@" data.grow=true
+}
+
 run_case

@@ -406,6 +406,18 @@ keys_of_decks() {
   expect 0 '^  data.source\[\].repeat +times that an epoch has' "$kozero" keys data
   also '^ +integer 1 to 1000 \(default: 1\)$'
   expect 0 '^  zero.offload_mib ' "$kozero" keys offload
+  expect 0 '^  train.precision ' sh -c "'$kozero' keys dtype | sed -n 2p"
+  expect 0 '^  optim.decay_steps ' "$kozero" keys lr_decay_iters
+  also '^note: nanoGPT.s lr_decay_iters counts from the first step, optim.decay_steps$'
+  expect 0 '^note: no such key: KoZeRO has no just-in-time compiler$' "$kozero" keys compile
+  lines 1 .
+  expect 0 '"note":"use_zero1 = True is zero.stage = 1"}$' "$kozero" keys use_zero1 --json
+  local word
+  for word in out_dir eval_interval log_interval eval_iters eval_only always_save_checkpoint init_from wandb_log dataset \
+      gradient_accumulation_steps batch_size block_size n_layer n_head n_embd dropout bias learning_rate max_iters \
+      weight_decay beta1 beta2 grad_clip decay_lr warmup_iters lr_decay_iters min_lr backend device dtype compile use_zero1; do
+    expect 0 "^(note: no such key|  [a-z]+\\.[a-z_]+ )" "$kozero" keys $word
+  done
   expect 2 "keys: no key's name or text has \"zzz\"; accepted: a section .run, model, .*; --all lists all keys" "$kozero" keys zzz
   expect 0 '^{"keys":\[{"key":"run.dir","text":".*","accepted":"path of a folder","default":".*","first":true}' "$kozero" keys --json
 }

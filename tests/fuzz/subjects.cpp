@@ -14,6 +14,7 @@
 #include "io/deck/tuning_file.hpp"
 #include "io/posix/file.hpp"
 #include "io/safetensors/reader.hpp"
+#include "io/text/character_tokenizer.hpp"
 #include "io/text/tokenizer.hpp"
 #include "kernels/matmul/product_tuning.hpp"
 #include "src/data/document_formats.hpp"
@@ -186,6 +187,12 @@ void add_tokenizers(std::vector<Subject>& all, const ScratchFolder& folder) {
       (void)tokenizer->decode(tokens);
     }));
   }
+  const std::string characters = folder / "characters.json";
+  io::CharacterTokenizer({U'\n', U'a', U'\u00E9', U'\U0001F600'}, "").save(characters);
+  all.push_back(subject("characters.json", characters, [characters] {
+    const auto tokenizer = io::make_tokenizer(characters);
+    (void)tokenizer->decode(tokenizer->encode("a\xC3\xA9\n\xF0\x9F\x98\x80"));
+  }));
 }
 
 }  // namespace

@@ -5,11 +5,13 @@
 For each form of make_folders.py: the imported model's logits are transformers' (relative 1e-4 of the largest), and
 its exports (in one file, and in shards) load without custom code, with no missing or unused tensor and with the same
 logits; 16-bit exports have torch's rounding; a SentencePiece model gives the library's ids, plain bytes give bytes.
-For all four architectures, AutoTokenizer gives the ids of a tokenizer that KoZeRO learned, and torch the loss of eval.
+For all four architectures, AutoTokenizer gives the ids of a tokenizer that KoZeRO learned, and torch the loss of eval;
+for characters too, with a GPT-2 that has no biases.
 """
 import json
 import pathlib
 import shutil
+import string
 import subprocess
 import sys
 
@@ -106,12 +108,12 @@ WORDS = ["the quick brown fox", " in 2025 and 12345 ways", "don't we'LL I'm", "\
          "  \u4f60\u597d!?...", "\u00bd \u0665\u0666", "::==>>\n\n"]
 
 
-def trained_ids(kozero, run, text, folder):
-    """KoZeRO's ids of a file with the run's tokenizer, without the end-of-text before it."""
+def trained_ids(kozero, run, text, folder, first=1):
+    """KoZeRO's ids of a file with the run's tokenizer, from the first one; number 0 is an end-of-text, if there is one."""
     subprocess.run([kozero, "prepare", str(text), str(folder), "--tokenizer", str(run / "tokenizer.json"),
                     "--val-fraction", "0"], check=True, stdout=subprocess.DEVNULL)
     data = (folder / "train_000000.bin").read_bytes()
-    return list(memoryview(data)[1024:].cast("H"))[1:]
+    return list(memoryview(data)[1024:].cast("H"))[first:]
 
 
 def torch_loss(folder, ids, seq):
@@ -151,6 +153,39 @@ def check_learned(kozero, root):
         assert abs(ours - theirs) <= 1e-6, arch
 
 
+def check_characters(kozero, root):
+    """Characters as tokens, and a GPT-2 without biases: the ids of AutoTokenizer, the loss of torch."""
+    root.mkdir()
+    text = root / "text.txt"
+    text.write_bytes(("".join(WORDS[i % len(WORDS)] + f" {i}" for i in range(300)) + string.printable).encode())
+    deck = root / "deck.toml"
+    deck.write_text(LEARNED.replace('"bpe"', '"chars"').replace("vocab = 600", ""))
+    characters = sorted(set(text.read_bytes().decode()))
+    for arch, given in (("gpt2", ["model.bias=false"]), ("llama", [])):
+        run, out = root / arch, root / f"{arch}-out"
+        given = [*given, f'data.text=["{text}"]', f"model.arch={arch}", f"run.dir={run}"]
+        subprocess.run([kozero, "train", str(deck), *given], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([kozero, "export", str(run), str(out)], check=True, stdout=subprocess.DEVNULL)
+        tokenizer = AutoTokenizer.from_pretrained(out)
+        whole = text.read_bytes().decode()
+        theirs = tokenizer(whole)["input_ids"]
+        assert theirs == [characters.index(each) for each in whole], arch
+        assert trained_ids(kozero, run, text, root / f"{arch}-tokens", first=0) == theirs, arch
+        assert tokenizer.decode(theirs) == whole, arch
+        printed = subprocess.run([kozero, "eval", str(run), f'data.text=["{text}"]', "--json"], check=True,
+                                 stdout=subprocess.PIPE, text=True)
+        ours = json.loads(printed.stdout.splitlines()[-1])["loss"]
+        kind, _ = loaded_logits(out)
+        assert kind == KINDS[arch], kind
+        expected = torch_loss(out, theirs, 64)
+        print(f"{arch}, characters: ids are equal; loss {ours:.7f}, torch's {expected:.7f}")
+        assert abs(ours - expected) <= 1e-6, arch
+        tokenizer.save_pretrained(out)  # what tokenizers writes is read too
+        again = root / f"{arch}-again"
+        subprocess.run([kozero, "import", str(out), str(again)], check=True, stdout=subprocess.DEVNULL)
+        assert trained_ids(kozero, again, text, root / f"{arch}-again-tokens", first=0) == theirs, arch
+
+
 def main():
     kozero, print_logits, root = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
     torch.set_num_threads(1)
@@ -176,6 +211,7 @@ def main():
     check_sentencepiece(kozero, root)
     check_bytes(kozero, root)
     check_learned(kozero, root / "learned")
+    check_characters(kozero, root / "characters")
     return 1 if wrong else 0
 
 

@@ -145,6 +145,33 @@ TEST_CASE("import(export(x)) = x in bits: whole, and in shards") {
   }
 }
 
+TEST_CASE("export of a GPT-2 without biases: zeros where transformers has biases, the other tensors in bits") {
+  model::Config config = configs()[0];
+  config.bias = false;
+  const tests::ScratchFolder folder("no_biases");
+  const auto table = table_of(config);
+  const auto bits = write_run(folder / "weights.h5", table);
+  const auto made =
+      export_folder({.weights = folder / "weights.h5", .tokenizer = "", .out = folder / "hf", .config = config}, table);
+  CHECK(made.tensors == std::ssize(table_of(configs()[0]).tensors()));
+  CHECK(made.notes.back() == "model.bias = false: transformers' GPT-2 has biases, which are written as zeros");
+
+  import(folder / "hf", folder / "again");
+  CHECK(read_run(folder / "again/weights.h5", table) == bits);
+  CHECK(read_config(folder / "hf/config.json").bias);
+  const io::Hdf5File file(folder / "again/weights.h5", io::Hdf5Access::read);
+  std::size_t biases = 0;
+  const auto biased = table_of(configs()[0]);
+  for (const auto& row : biased.rows()) {
+    if (!row.name.ends_with(".bias")) continue;
+    std::vector<float> values(static_cast<std::size_t>(row.extent()), 1.0F);
+    file.open_dataset(io::weights_dataset(row.name)).read(0, row.extent(), values.data());
+    CHECK(values == std::vector<float>(values.size(), 0.0F));
+    ++biases;
+  }
+  CHECK(biases == 13);
+}
+
 /// A folder of the first config with changes.
 class ChangedFolder {
  public:

@@ -108,7 +108,7 @@ TEST_CASE("a value out of its range is refused with the range") {
       {"data.val_fraction = -0.5", {}, R"(x.toml:8: data.val_fraction = -0.5: accepted: number 0 to 0.5)"},
       {R"(data.tokenizer = "")",
        {},
-       R"(x.toml:8: data.tokenizer = "": accepted: bytes | bpe | bpe:N |)"
+       R"(x.toml:8: data.tokenizer = "": accepted: bytes | chars | bpe | bpe:N |)"
        R"( path of a tokenizer.json or SentencePiece .model)"},
       {R"(data.tokens = [""])",
        {},

@@ -188,6 +188,53 @@ TEST_CASE("bytes as a Hugging Face tokenizer.json are BPE of 256 characters with
   for (const auto& text : odd_texts()) CHECK(bpe.encode(text) == ByteTokenizer().encode(text));
 }
 
+TEST_CASE("characters: ids in the order of code points, a file that gives the same ids, and one line for others") {
+  const ScratchFolder folder("characters");
+  const std::string text = "b\xC3\xA9 a\n\xF0\x9F\x98\x80\xE4\xBD\xA0\"";
+  const OneText corpus(text + text);
+  const auto made = make_tokenizer("chars", &corpus);
+  CHECK(made->name() == "chars:8");
+  CHECK(made->vocab_size() == 8);
+  CHECK(made->end_of_text() == -1);
+  CHECK(made->encode(text) == std::vector<Token>{4, 5, 1, 3, 0, 7, 6, 2});
+  CHECK(made->encode("\n") == made->line_end());
+  CHECK(made->decode(made->encode(text)) == text);
+  CHECK(make_tokenizer("bytes")->line_end() == std::vector<Token>{'\n'});
+  const OneText no_line("xyz");
+  CHECK(make_tokenizer("chars", &no_line)->line_end() == std::vector<Token>{0});
+
+  made->save(folder / "tokenizer.json");
+  const auto again = make_tokenizer(folder / "tokenizer.json");
+  CHECK(again->name() == "chars:8");
+  CHECK(again->encode(text) == made->encode(text));
+  const auto refused = [&](const std::string& other) { return thrown_by([&] { (void)again->encode(other); }); };
+  CHECK(refused("a\xC3\xA8").status == 3);
+  CHECK(refused("a\xC3\xA8").text == (folder / "tokenizer.json") +
+                                         ": no id for the character \"\xC3\xA8\" (U+00E8) of the text; accepted: the 8 "
+                                         "characters of the text from which data.tokenizer = \"chars\" was learned");
+  CHECK_THAT(refused("a\x01").text, ContainsSubstring("\"\\x01\" (U+0001)"));
+  CHECK_THAT(refused("a\xFF").text, ContainsSubstring("byte 1 of the text, 0xff, is not UTF-8"));
+  CHECK(thrown_by([&] { (void)again->decode(std::vector<Token>{8}); }).status == 3);
+  CHECK_THAT(thrown_by([] { make_tokenizer("chars"); }).text, ContainsSubstring("is trained on text: give data.text"));
+
+  // Other word vocabularies are not taken for characters.
+  const auto json = nlohmann::json::parse(bytes_of(folder / "tokenizer.json"));
+  for (const char* change : {R"([{"op": "add", "path": "/model/vocab/ab", "value": 8}])",
+                             R"([{"op": "replace", "path": "/model/vocab/a", "value": 9}])",
+                             R"([{"op": "replace", "path": "/model/vocab/a", "value": 2}])",
+                             R"([{"op": "replace", "path": "/normalizer", "value": {"type": "Lowercase"}}])",
+                             R"([{"op": "replace", "path": "/pre_tokenizer", "value": {"type": "Whitespace"}}])",
+                             R"([{"op": "remove", "path": "/model/vocab"}])"}) {
+    CAPTURE(change);
+    const auto path = folder.put("changed.json", json.patch(nlohmann::json::parse(change)).dump());
+    const auto error = thrown_by([&] { make_tokenizer(path); });
+    CHECK(error.status == 3);
+    CHECK(error.text == path +
+                            ": model.type = \"WordLevel\": not a tokenizer of single characters as "
+                            "data.tokenizer = \"chars\" writes it; accepted are these, and BPE");
+  }
+}
+
 TEST_CASE("training is repeatable") {
   const ScratchFolder folder("repeat");
   trained(700)->save(folder / "a.json");
@@ -197,12 +244,14 @@ TEST_CASE("training is repeatable") {
 
 TEST_CASE("a tokenizer's spec and files are refused with the accepted set") {
   const ScratchFolder folder("refused");
-  for (const char* spec : {"byte", "bpe:", "bpe:12", "bpe:4096x", "bpe:-5", "bpe:99999999999", "no/such/file.json"}) {
+  for (const char* spec :
+       {"byte", "char", "chars:65", "bpe:", "bpe:12", "bpe:4096x", "bpe:-5", "bpe:99999999999", "no/such/file.json"}) {
     const auto error = thrown_by([&] { make_tokenizer(spec); });
     CHECK(error.status == 2);
     CHECK_THAT(error.text, ContainsSubstring(std::string("data.tokenizer = \"") + spec + "\": accepted: \"bytes\""));
   }
   CHECK_THAT(thrown_by([] { make_tokenizer("byte"); }).text, ContainsSubstring("did you mean \"bytes\"?"));
+  CHECK_THAT(thrown_by([] { make_tokenizer("char"); }).text, ContainsSubstring("did you mean \"chars\"?"));
   CHECK_THAT(thrown_by([] { make_tokenizer("bpe:4096"); }).text,
              ContainsSubstring("is trained on text: give data.text"));
 

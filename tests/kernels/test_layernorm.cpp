@@ -55,7 +55,7 @@ struct Outputs {
 
 /// Runs forward and backward; each gradient starts at `start`.
 template <class Space, class T>
-Outputs run(const Case<T>& c, float start) {
+Outputs run(const Case<T>& c, float start, bool shifted = true) {
   const auto [rows, columns] = c.shape;
   const auto filled = [&](std::size_t extent) { return Filled<float>(std::vector<float>(extent, start)); };
   const Filled<T> x(c.x), gamma(c.gamma), beta(c.beta), dy(c.dy), y(rows * columns);
@@ -64,9 +64,10 @@ Outputs run(const Case<T>& c, float start) {
   const Filled<float> dgamma = filled(c.gamma.size());
   const Filled<float> dbeta = filled(c.beta.size());
   layernorm_forward(Space(), y.matrix(rows, columns), mean.vector(), rstd.vector(), x.input(rows, columns),
-                    gamma.input(), beta.input(), kEps);
-  layernorm_backward(Space(), dx.matrix(rows, columns), dgamma.vector(), dbeta.vector(), dy.input(rows, columns),
-                     x.input(rows, columns), gamma.input(), mean.vector(), rstd.vector(), workspace.vector());
+                    gamma.input(), shifted ? beta.input() : Vector<const T>(), kEps);
+  layernorm_backward(Space(), dx.matrix(rows, columns), dgamma.vector(), shifted ? dbeta.vector() : Vector<float>(),
+                     dy.input(rows, columns), x.input(rows, columns), gamma.input(), mean.vector(), rstd.vector(),
+                     workspace.vector());
   Space().fence();
   return {y.values(), dx.values(), dgamma.values(), dbeta.values()};
 }
@@ -97,6 +98,21 @@ TEMPLATE_LIST_TEST_CASE("layernorm_backward adds the central differences of the 
     reference::require_near_in<TestType>(got.dx, dx, 1e-5);
     reference::require_near(got.dgamma, gradient([&](const At& at) { return loss(x, at, beta); }, gamma, 0.5), 1e-5);
     reference::require_near(got.dbeta, gradient([&](const At& at) { return loss(x, gamma, at); }, beta, 0.5), 1e-5);
+  }
+}
+
+TEMPLATE_LIST_TEST_CASE("layernorm without beta is layernorm with a beta of zeros, bit for bit", "",
+                        reference::StoredTypes) {
+  for (const Shape shape : kShapes) {
+    Case<TestType> c(shape);
+    const Outputs without = run<Device>(c, 0.5F, false);
+    std::fill(c.beta.begin(), c.beta.end(), 0.0F);
+    const Outputs zeros = run<Device>(c, 0.5F);
+    CHECK(without.y == zeros.y);  // but for the sign of a zero
+    CHECK(reference::same_bits(without.dx, zeros.dx));
+    if constexpr (runs_on_host<Device>) CHECK(reference::same_bits(without.dgamma, zeros.dgamma));
+    reference::require_near(without.dgamma, in_double(zeros.dgamma), 1e-5);
+    CHECK(without.dbeta == std::vector<float>(c.beta.size(), 0.5F));
   }
 }
 

@@ -140,6 +140,13 @@ TEMPLATE_LIST_TEST_CASE("a product through a GELU is the product and the GELU on
   require_alike(hidden, plain);
   require_alike(active, expected);
 
+  matmul_gelu<Device, TestType>(Device(), hidden.matrix(m, n), active.matrix(m, n), a.input(m, k), Op::none,
+                                b.input(k, n), {});
+  matmul(Device(), plain.matrix(m, n), Op::none, a.input(m, k), Op::none, b.input(k, n), false);
+  gelu_forward(Device(), expected.vector(), plain.input());
+  require_alike(hidden, plain);
+  require_alike(active, expected);
+
   matmul_gelu_gradient<Device, TestType>(Device(), active.matrix(m, n), a.input(m, k), Op::none, b.input(k, n),
                                          before.input(m, n));
   matmul(Device(), plain.matrix(m, n), Op::none, a.input(m, k), Op::none, b.input(k, n), false);

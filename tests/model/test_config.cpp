@@ -97,6 +97,7 @@ TEST_CASE("each architecture has a network with the traits of its row, and each 
     CHECK(config.qkv_bias == (row.qkv_bias == Part::always));
     CHECK(config.qk_norm == (row.qk_norm == Part::always));
     CHECK((refusal([&] { resolved({.arch = row.name, .dropout = 0.1F}); }) == "accepted") == row.dropout);
+    CHECK((refusal([&] { resolved({.arch = row.name, .bias = false}); }) == "accepted") == row.biased);
   }
 }
 

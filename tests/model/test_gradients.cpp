@@ -81,6 +81,17 @@ TEST_CASE("gpt2: every tensor's gradient is the slope of the loss") {
   check_gradients(tiny_gpt2(false));
 }
 
+TEST_CASE("gpt2 without biases: every tensor's gradient is the slope of the loss") {
+  for (model::Config config : {tiny_gpt2(true), tiny_gpt2(false, 0.2F), in_blocks(tiny_gpt2(true), 8)}) {
+    config.bias = false;
+    const auto bare = model::make_model<float>(config);
+    for (const auto& row : bare->parameters().rows()) CHECK_FALSE(row.name.ends_with(".bias"));
+    check_gradients(config);
+    config.lora = {.rank = 3, .alpha = 0.7F};
+    check_gradients(config);
+  }
+}
+
 TEST_CASE("gpt2 with dropout: the gradient is of the loss with the same elements dropped") {
   check_gradients(tiny_gpt2(true, 0.2F));
 }

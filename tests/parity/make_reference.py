@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """make_reference.py: ten AdamW steps of a tiny GPT-2, Llama, Qwen2 and Qwen3 in plain PyTorch, for the C++ parity test.
 
-  python make_reference.py FOLDER       writes NAME.json and NAME.bin for gpt2, llama, qwen2, qwen3, and layers_NAME.json
-                                        and layers_NAME.bin for gpt2 and llama; needs torch, numpy
+  python make_reference.py FOLDER       writes NAME.json and NAME.bin for gpt2, gpt2_without_biases, llama, qwen2, qwen3,
+                                        and layers_NAME.json and layers_NAME.bin for gpt2 and llama; needs torch, numpy
 
 NAME.json: the shape, the optimizer's numbers, the tokens (steps, B, T + 1), ten losses, and the tensors in file order.
 NAME.bin: float32, little-endian: the initial weights, the first step's gradients, the weights after ten steps, each
@@ -28,6 +28,7 @@ LAYER_DECAY = 0.5
 OPTIMIZER = dict(lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
 
 GPT2 = dict(arch="gpt2", layers=LAYERS, dim=DIM, heads=HEADS, kv_heads=HEADS, ffn=4 * DIM, tie_embeddings=True)
+BARE_GPT2 = dict(GPT2, bias=False)
 LLAMA = dict(arch="llama", layers=LAYERS, dim=DIM, heads=HEADS, kv_heads=2, ffn=88, tie_embeddings=False)
 QWEN = dict(layers=1, dim=DIM, heads=HEADS, kv_heads=2, ffn=24, tie_embeddings=True)
 QWEN2 = dict(arch="qwen2", **QWEN)
@@ -47,6 +48,11 @@ def gpt2_shapes():
         shapes |= {f"{h}.mlp.c_fc.weight": (DIM, 4 * DIM), f"{h}.mlp.c_fc.bias": (4 * DIM,)}
         shapes |= {f"{h}.mlp.c_proj.weight": (4 * DIM, DIM), f"{h}.mlp.c_proj.bias": (DIM,)}
     return shapes | {"ln_f.weight": (DIM,), "ln_f.bias": (DIM,)}
+
+
+def bare_gpt2_shapes():
+    """GPT-2 without biases of linear maps and norms."""
+    return {name: shape for name, shape in gpt2_shapes().items() if not name.endswith(".bias")}
 
 
 def llama_shapes(config):
@@ -108,10 +114,11 @@ def rotated(x, scaling=None):
 
 def gpt2_logits(w, tokens):
     def norm(x, name):
-        return F.layer_norm(x, (DIM,), w[name + ".weight"], w[name + ".bias"], SHARED["norm_eps"])
+        return F.layer_norm(x, (DIM,), w[name + ".weight"], w.get(name + ".bias"), SHARED["norm_eps"])
 
     def linear(x, name):
-        return x @ w[name + ".weight"] + w[name + ".bias"]
+        y = x @ w[name + ".weight"]
+        return y + w[name + ".bias"] if name + ".bias" in w else y
 
     x = w["wte.weight"][tokens] + w["wpe.weight"]
     for layer in range(LAYERS):
@@ -193,7 +200,7 @@ def distance(a, b):
     return max(one(name) for name in a)
 
 
-def write(folder, config, shapes, logits, seed, clip):
+def write(folder, config, shapes, logits, seed, clip, name=None):
     generator = torch.Generator().manual_seed(seed + 100)
     tokens = torch.randint(0, VOCAB, (STEPS, BATCH, T + 1), generator=generator)
     start = initial(shapes, seed)
@@ -203,7 +210,7 @@ def write(folder, config, shapes, logits, seed, clip):
           "gradients", distance(gradients, exact[1]), "weights", distance(weights, exact[2]))
     record = dict(config=config | SHARED, optimizer=OPTIMIZER, clip=clip, batch=BATCH, tokens=tokens.tolist(),
                   losses=losses, tensors=[dict(name=n, shape=list(s)) for n, s in shapes.items()])
-    path = pathlib.Path(folder) / config["arch"]
+    path = pathlib.Path(folder) / (name or config["arch"])
     path.with_suffix(".json").write_text(json.dumps(record) + "\n")
     parts = [values[n].numpy().astype("<f4").ravel() for values in (start, gradients, weights) for n in shapes]
     np.concatenate(parts).tofile(path.with_suffix(".bin"))
@@ -227,6 +234,7 @@ def write_layers(folder, arch, logits):
 if __name__ == "__main__":
     torch.set_num_threads(1)
     write(sys.argv[1], GPT2, gpt2_shapes(), gpt2_logits, seed=1, clip=0.0)
+    write(sys.argv[1], BARE_GPT2, bare_gpt2_shapes(), gpt2_logits, seed=5, clip=1.0, name="gpt2_without_biases")
     for seed, config in enumerate((LLAMA, QWEN2, QWEN3), start=2):
         write(sys.argv[1], config, llama_shapes(config), functools.partial(llama_logits, config), seed, clip=1.0)
     write_layers(sys.argv[1], "gpt2", gpt2_logits)

@@ -71,7 +71,8 @@ model::Config config_of(const nlohmann::json& record) {
                        .seq = c["seq"],
                        .tie_embeddings = c["tie_embeddings"],
                        .rope_theta = c["rope_theta"],
-                       .norm_eps = c["norm_eps"]};
+                       .norm_eps = c["norm_eps"],
+                       .bias = c.value("bias", true)};
   if (c.contains("rope_scaling")) {
     const auto& scaling = c["rope_scaling"];
     config.rope_scaling = {scaling["factor"], scaling["low_freq_factor"], scaling["high_freq_factor"],
@@ -297,6 +298,8 @@ TEST_CASE("adapters train as PEFT's do: GPT-2, Llama, Qwen2 by rsLoRA, Qwen3 in 
 }
 
 TEST_CASE("GPT-2 trains as PyTorch does") { compare("gpt2"); }
+
+TEST_CASE("GPT-2 without biases trains as PyTorch does") { compare("gpt2_without_biases"); }
 
 TEST_CASE("with the vocabulary in blocks, tied or not, both train as PyTorch does") {
   compare("gpt2", 24);

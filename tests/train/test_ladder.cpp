@@ -67,7 +67,7 @@ TEST_CASE("all stages give the same bits in fp16") {
   }
 }
 
-TEST_CASE("tied Llama and Qwen3, Qwen2, untied GPT-2, and SGD with momentum climb too") {
+TEST_CASE("tied Llama and Qwen3, Qwen2, untied GPT-2, GPT-2 without biases, and SGD with momentum climb too") {
   tests::on_first_ranks(tests::group_sizes().back(), "mpi", [](distributed::Communicator& comm) {
     auto llama = tests::tiny_llama();
     llama.tie_embeddings = true;
@@ -79,6 +79,9 @@ TEST_CASE("tied Llama and Qwen3, Qwen2, untied GPT-2, and SGD with momentum clim
     climb({.model = tests::tiny_qwen2(), .micro_steps = 2}, comm);
     climb({.model = qwen3, .micro_steps = 2}, comm);
     climb({.model = gpt2, .micro_steps = 2}, comm);
+    gpt2.bias = false;
+    climb({.model = gpt2, .micro_steps = 2}, comm);
+    climb({.model = gpt2, .precision = Precision::bf16}, comm);
     climb({.model = tests::tiny_gpt2(), .optimizer = "sgd"}, comm);
   });
 }

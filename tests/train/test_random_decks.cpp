@@ -119,6 +119,8 @@ RandomDeck random_deck(std::uint64_t number) {
   Draws draw(number);
   RandomDeck deck{.run = {.model = random_model(draw)}, .legs = {}};
   TinyRun& run = deck.run;
+  constexpr std::uint64_t kOfBias = 1'000'000;
+  run.model.bias = run.model.arch != "gpt2" || Draws(number + kOfBias).between(0, 2) > 0;
   run.precision = std::vector{Precision::f32, Precision::bf16, Precision::fp16}[static_cast<std::size_t>(number % 3)];
   if (run.precision == Precision::fp16) {
     run.loss_scaler = draw.coin() ? train::LossScaler::fixed(0x1p10) : train::LossScaler::dynamic(2, 0x1p14);

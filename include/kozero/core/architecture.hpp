@@ -22,8 +22,9 @@ struct Architecture {
   bool decoder = true;          ///< a stack of transformer blocks over tokens; false: generates its own data
   bool rotary = false;          ///< positions by RoPE; kv_heads and head_dim may be set (Llama's family)
   bool dropout = false;         ///< accepts model.dropout
+  bool biased = false;          ///< biases of all linear maps and norms, unless model.bias is false
   bool tie_embeddings = false;  ///< default of model.tie_embeddings
-  Part qkv_bias = Part::never;  ///< model.qkv_bias: biases on q, k and v; GPT-2 has them, without a key
+  Part qkv_bias = Part::never;  ///< model.qkv_bias: biases on q, k and v, if others have none
   Part qk_norm = Part::never;   ///< model.qk_norm: RMSNorm of each q and k head
   /// the published split (io/text/pretokenizer.hpp) that transformers gives its tokenizer, whatever the tokenizer's
   /// file says; "": the file's
@@ -31,7 +32,7 @@ struct Architecture {
 };
 
 inline constexpr std::array kArchitectures = {
-    Architecture{.name = "gpt2", .prefix = "transformer.", .dropout = true, .tie_embeddings = true},
+    Architecture{.name = "gpt2", .prefix = "transformer.", .dropout = true, .biased = true, .tie_embeddings = true},
     Architecture{.name = "llama",
                  .prefix = "model.",
                  .rotary = true,

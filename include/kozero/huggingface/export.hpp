@@ -5,7 +5,7 @@
 //         model.safetensors, or shards with model.safetensors.index.json
 // Hugging Face's transformers loads the folder without further code. Tensors stream from HDF5 in chunks on one process,
 // so memory does not grow with the model. f32 values keep their bits; bf16 and f16 are the nearest value, ties to even.
-// A tied head is not written, as in transformers' own files.
+// A tied head is not written, as in transformers' own files. Biases that the network does not have are zeros.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -42,7 +42,7 @@ struct Exported {
   std::int64_t tensors = 0;
   std::int64_t bytes = 0;
   std::int64_t files = 0;          ///< of weights
-  std::vector<std::string> notes;  ///< about the tokenizer
+  std::vector<std::string> notes;  ///< about the tokenizer and the biases
 };
 
 /// Throws Error(deck, input or write).

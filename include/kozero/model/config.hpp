@@ -51,6 +51,7 @@ struct Config {
   RopeScaling rope_scaling = {};
   Lora lora = {};
   float norm_eps = 1e-5F;
+  bool bias = true;                      ///< gpt2: biases of all linear maps and norms
   bool qkv_bias = false;                 ///< biases on q, k and v; resolved to true where arch always has them
   bool qk_norm = false;                  ///< RMSNorm of each q and k head; resolved likewise
   bool rotary = false;                   ///< RoPE; resolved from arch
@@ -63,6 +64,7 @@ struct Field {
   const char* name;       ///< in decks ("model.NAME") and checkpoint records
   bool optional = false;  ///< omitted from a record if it has its default
   bool rotary = false;    ///< for architectures with RoPE only
+  bool biased = false;    ///< for architectures with biases only; the default is true
   bool linear = false;    ///< the linear demo has the field too
 };
 
@@ -84,6 +86,7 @@ void for_each_field(AnyConfig& config, const Visit& visit) {
   visit(Field{.name = "tie_embeddings"}, config.tie_embeddings);
   visit(Field{.name = "rope_theta", .rotary = true}, config.rope_theta);
   visit(Field{.name = "norm_eps"}, config.norm_eps);
+  visit(Field{.name = "bias", .optional = true, .biased = true}, config.bias);
   visit(Field{.name = "qkv_bias", .optional = true, .rotary = true}, config.qkv_bias);
   visit(Field{.name = "qk_norm", .optional = true, .rotary = true}, config.qk_norm);
   visit(Field{.name = "rope_scaling", .optional = true, .rotary = true}, config.rope_scaling);

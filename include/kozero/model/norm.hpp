@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // norm.hpp: the norms of a network: LayerNorm or RMSNorm of rows, and RMSNorm of query and key heads, with gradients.
-//   y = gamma * (x - mean) * rstd + beta      or      y = gamma * x * rstd         x, y (N, C)   gamma, beta (C)
+//   y = gamma * (x - mean) * rstd [+ beta]    or      y = gamma * x * rstd         x, y (N, C)   gamma, beta (C)
 // Backward of a row norm adds into dx. Backward of both norms adds into the gradients of their parameters, unless all
 // of these are frozen. Both run on `space` and return without fencing.
 // Ba, Kiros, Hinton 2016, arXiv:1607.06450; Zhang, Sennrich 2019, arXiv:1910.07467.
@@ -22,12 +22,14 @@ struct RowStatistics {
   Vector<float> rstd;  ///< (N)
 };
 
-/// A network's row norm: LayerNorm if it has a shift (beta), else RMSNorm.
+enum class NormKind { layer, root_mean_square };
+
+/// A network's row norm. A LayerNorm may have a shift (beta).
 template <class Scalar>
 class Norm {
  public:
-  Norm(float eps, VectorRef gain, std::optional<VectorRef> shift = std::nullopt)
-      : eps_(eps), gain_(gain), shift_(shift) {}
+  Norm(NormKind kind, float eps, VectorRef gain, std::optional<VectorRef> shift = std::nullopt)
+      : kind_(kind), eps_(eps), gain_(gain), shift_(shift) {}
 
   [[nodiscard]] std::int64_t num_channels() const { return gain_.extent; }
   [[nodiscard]] RowStatistics reserve(MemoryLedger& ledger, const std::string& label, std::int64_t num_rows) const;
@@ -44,6 +46,7 @@ class Norm {
                 Vector<float> workspace) const;
 
  private:
+  NormKind kind_;
   float eps_;
   VectorRef gain_;
   std::optional<VectorRef> shift_;

@@ -33,7 +33,7 @@ class Projection {
   void forward_onto(const Device& space, Matrix<Scalar> y, Matrix<const Scalar> residual, Matrix<const Scalar> x,
                     const WeightViews<Scalar>& weights) const;
 
-  /// y, and active = gelu(y). The projection must have a bias.
+  /// y, and active = gelu(y).
   void forward_gelu(const Device& space, Matrix<Scalar> y, Matrix<Scalar> active, Matrix<const Scalar> x,
                     const WeightViews<Scalar>& weights) const;
 
