@@ -82,7 +82,7 @@ void relay(const distributed::Environment& /*environment*/, const Arguments& arg
   }
   output.drain(kReaderPatience);
   const int problem = output.problem();
-  if (problem == 0 || problem == EPIPE) return;
+  if (problem == 0 || problem == EPIPE || problem == EBADF) return;  // nobody reads, or it is closed
   throw Error(Failure::write, std::string("standard output: lines could not be written: ") + std::strerror(problem));
 }
 
