@@ -3,7 +3,7 @@
 # SPDX-FileCopyrightText: The KoZeRO authors
 #
 # kozero.sh: from a fresh clone to a run. Finds what is missing, installs it (Debian), configures, builds, runs.
-# Installing is done by cmake/install_*.sh.
+# Installing is done by cmake/install_*.sh; signals and ranks are the subject of src/program/launcher.sh.
 set -euo pipefail
 
 readonly kRoot=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -12,6 +12,10 @@ readonly kPresets='release debug asan tsan cuda'
 say() { echo "kozero: $*" >&2; }
 die() { say "$*"; exit 1; }
 refuse() { say "$*"; exit 2; }  # of usage
+
+# Before signals are trapped: Bash loses its place if a trap runs while it reads a file.
+source "$kRoot/src/program/launcher.sh"
+source "$kRoot/src/program/restarts.sh"
 
 usage() {
   cat <<'TEXT'
@@ -85,6 +89,7 @@ ensure_configured() {
   key=$(configuration_key "$preset")
   before=$(cat "$build/configured" 2>/dev/null || true)
   if [[ $before == "$key" ]] || [[ $before == "$key, without tests" && $command != test ]]; then return; fi
+  leave_signals
   "$kRoot/cmake/install_packages.sh" tools
   if [[ $preset == cuda ]]; then find_cuda_compiler; fi
   if [[ -z ${KOZERO_NO_INSTALL:-} ]] && has_cuda_compiler; then
@@ -139,6 +144,7 @@ build_target() {
   local build=$kRoot/build/$1
   share_compiler_cache
   if [[ $(ninja -C "$build" -n "$2" 2>/dev/null) == *'no work to do'* ]]; then return; fi
+  leave_signals
   say "building $2 (preset $1)"
   ninja -C "$build" ${KOZERO_BUILD_JOBS:+-j "$KOZERO_BUILD_JOBS"} "$2" >&2 || die "the build failed (preset $1)"
 }
@@ -172,47 +178,9 @@ run_tests() {
   return "$status"
 }
 
-# Copies its input to its output; once nobody reads that any more (`| head`), it drops the rest. A launcher that writes to
-# a closed pipe kills its ranks.
-keep_reading() {
-  trap '' INT TERM HUP USR1 USR2 XCPU
-  cat 2>/dev/null || cat >/dev/null
-}
-
-# begin_launcher LAUNCHER...: starts it in a process group of its own and hands each signal on to it once. Otherwise
-# Ctrl-C would reach it by the terminal too, and a second SIGINT ends a run at once. Sets `launcher`; a signal sets `asked`.
-begin_launcher() {
-  local signal
-  exec 3>&1 4>&2
-  if [[ -p /dev/stdout ]]; then exec 3> >(keep_reading); fi
-  if [[ -p /dev/stderr ]]; then exec 4> >(keep_reading >&2); fi
-  set -m
-  "$@" </dev/null >&3 2>&4 3>&- 4>&- &
-  launcher=$!
-  set +m
-  exec 3>&- 4>&-
-  for signal in INT TERM USR1; do trap "asked=$signal; kill -$signal $launcher 2>/dev/null || true" "$signal"; done
-  for signal in HUP USR2 XCPU; do  # MPICH's launcher dies of these
-    trap "asked=$signal; kill -TERM $launcher 2>/dev/null || true" "$signal"
-  done
-}
-
-# train_under LAUNCHER...: ends with the run's own status, which the run writes to a file: the launcher's may be another
-# (docs/reliability.md).
-train_under() {
-  local status=0
-  KOZERO_STATUS_FILE=$(mktemp)
-  export KOZERO_STATUS_FILE
-  trap 'rm -f "$KOZERO_STATUS_FILE"' EXIT
-  begin_launcher "$@"
-  while kill -0 "$launcher" 2>/dev/null; do wait "$launcher" && status=0 || status=$?; done
-  if [[ -s $KOZERO_STATUS_FILE ]]; then status=$(cat "$KOZERO_STATUS_FILE"); fi
-  exit "$status"
-}
-
 # read_launcher PRESET: sets `mpiexec`, the words that start ranks.
 read_launcher() {
-  IFS=';' read -r -a mpiexec <<<"$(sed -n 's/^KOZERO_MPIEXEC:INTERNAL=//p' "$kRoot/build/$1/CMakeCache.txt")"
+  IFS=';' read -r -a mpiexec < <(sed -n 's/^KOZERO_MPIEXEC:INTERNAL=//p' "$kRoot/build/$1/CMakeCache.txt")
   if [[ -t 1 ]]; then export KOZERO_TERMINAL=${COLUMNS:-$(tput cols 2>/dev/null || echo 80)}; fi  # mpiexec makes it a pipe
 }
 
@@ -228,7 +196,7 @@ run_ranks() {
 
 # run_with_restarts PRESET RANKS RESTARTS HOSTS_FILE train ...: RANKS and HOSTS_FILE may be empty.
 run_with_restarts() {
-  local preset=$1 ranks=$2 restarts=${3:-0} file=$4 told mpiexec kind=restarts
+  local preset=$1 ranks=$2 restarts=${3:-0} file=$4 told mpiexec kind=restarts binary
   shift 5
   if under_a_launcher || [[ -n ${SLURM_JOB_ID:-} ]]; then
     refuse "--restarts and --hosts start ranks; inside a job of Slurm or mpiexec use inputs/slurm/*.sh"
@@ -239,12 +207,12 @@ run_with_restarts() {
   KOZERO_DECK_COPY=$(mktemp)  # each start is of the deck that is there now
   export KOZERO_DECK_COPY
   trap 'rm -f "$KOZERO_DECK_COPY"' EXIT
-  told=$("$(binary_of "$preset")" ranks "$kind" "$@") || exit $?
+  binary=$(binary_of "$preset")
+  told=$("$binary" ranks "$kind" "$@") || end_unstarted $?
   mapfile -t told <<<"$told"  # ranks, run.dir, checkpoint.resume, a stop signal
   read_launcher "$preset"
-  source "$kRoot/src/program/restarts.sh"
   supervise "$restarts" "$file" "${ranks:-${told[0]}}" "${told[1]}" "${told[2]}" "${told[3]:-}" \
-    "$(binary_of "$preset")" train "$@" "checkpoint.resume=${told[2]}"
+    "$binary" train "$@" "checkpoint.resume=${told[2]}"
 }
 
 # verify_with_threads PRESET RANKS verify ...: with 1 thread per rank, then with 2 and 3. A process keeps its number of
@@ -276,7 +244,7 @@ run_command() {
   [[ $preset == release ]] || KOZERO_STARTED_BY+=" --preset $preset"
   [[ -x $binary ]] || die "there is no program kozero in this tree's build: $binary"
   if [[ -z $ranks && $1 =~ ^(train|verify)$ ]] && ! under_a_launcher; then
-    ranks=$("$binary" ranks "$@") || exit $?
+    ranks=$("$binary" ranks "$@") || end_unstarted $?
     [[ $ranks != *$'\n'* ]] || export KOZERO_DECK_HASH=${ranks#*$'\n'}  # another deck is refused
     ranks=${ranks%%$'\n'*}
     [[ $ranks =~ ^[1-9][0-9]*$ ]] || die "kozero ranks answered '$ranks' instead of a number"
@@ -287,6 +255,7 @@ run_command() {
     return
   fi
   if ((${ranks:-1} > 1)); then run_ranks "$preset" "$ranks" "$@"; fi
+  stop_before_ranks
   exec "$binary" "$@"
 }
 
@@ -352,6 +321,8 @@ main() {
     shift 2
   done
   local command=${1:-help}
+  if [[ $command == train ]]; then take_signals; else leave_signals; fi
+  trap 'end_unstarted $?' EXIT
   if [[ $command == build || $command == test ]] && [[ ${2:-} == --preset && -n ${3:-} ]]; then
     preset=$3
     set -- "$command" "${@:4}"
@@ -375,6 +346,8 @@ main() {
     *)
       ensure_configured "$preset" "$command"
       build_target "$preset" kozero
+      if [[ $command == train ]]; then take_signals; fi
+      stop_before_ranks
       [[ $command != bench ]] || build_target "$preset" kozero-bench
       [[ ! $command =~ ^(plot|report)$ ]] || ensure_gnuplot
       if [[ -n $restarts$hosts_file ]]; then run_with_restarts "$preset" "$ranks" "$restarts" "$hosts_file" "$@"; fi

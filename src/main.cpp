@@ -10,7 +10,10 @@
 
 namespace {
 
-void before_libraries(int /*argc*/, char** argv, char** /*environment*/) { kozero::run::prepare_signals(argv); }
+void before_libraries(int /*argc*/, char** argv, char** variables) {
+  kozero::run::prepare_signals(argv);
+  kozero::program::close_inherited_channels(variables);
+}
 
 // The loader calls what this section lists before it initializes any library.
 [[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeLibraries)(int, char**, char**) = before_libraries;

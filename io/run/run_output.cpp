@@ -10,6 +10,7 @@
 #include <iostream>
 
 #include <kozero/core/error.hpp>
+#include <kozero/core/output.hpp>
 #include "io/posix/file.hpp"
 #include "io/posix/readable.hpp"
 #include "io/run/metrics.hpp"
@@ -50,6 +51,7 @@ int terminal_width() {
 }
 
 Log Log::on_standard_output() {
+  keep_from_waiting_for_reader();
   const bool is_terminal = ::isatty(STDOUT_FILENO) != 0 || told_width() > 0;
   return Log(std::cout, is_terminal && !wants_plain_text());
 }
@@ -73,7 +75,15 @@ void Log::say(std::string_view given) {
 }
 
 void Log::note_lost_terminal() {
-  if (terminal_lacks_lines_ || !file_.is_open() || terminal_->good()) return;
+  if (terminal_lacks_lines_ || !file_.is_open()) return;
+  if (terminal_->good()) {
+    const bool leaves_out = lines_left_out_of_standard_output() > 0;
+    if (leaves_out && !leaves_out_) {
+      note("warning      nobody reads standard output; training goes on, and lines that are missing there are here");
+    }
+    leaves_out_ = leaves_out;
+    return;
+  }
   terminal_lacks_lines_ = true;
   interactive_ = false;
   note("warning      standard output cannot be written any more; training goes on, and its lines are here alone");

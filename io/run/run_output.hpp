@@ -5,7 +5,7 @@
 //   step 120/1000  loss 3.4512  12.3 k tokens/s  1 min 20 s left  512.0 MiB resident
 // A terminal's last line may be a status that changes (a progress bar); other lines appear above it. If log.txt cannot
 // be written, the run continues, and one line on the terminal reports that. If the terminal is lost (`train | head
-// -1`), one line in the file reports that.
+// -1`), or if nobody reads it (a suspended pager), one line in the file reports that.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -26,7 +26,8 @@ class Log {
   /// Writes to `terminal`. `interactive`: statuses are shown there.
   Log(std::ostream& terminal, bool interactive) : terminal_(&terminal), interactive_(interactive) {}
   /// Rank 0's log on standard output. Interactive if standard output is a terminal, or if KOZERO_TERMINAL gives the
-  /// width of a terminal behind a launcher; never if NO_COLOR is set or TERM is "dumb".
+  /// width of a terminal behind a launcher; never if NO_COLOR is set or TERM is "dumb". From now on std::cout does not
+  /// wait for its reader (core/output.hpp).
   static Log on_standard_output();
   ~Log();
   Log(const Log&) = delete;
@@ -44,7 +45,7 @@ class Log {
   [[nodiscard]] bool interactive() const { return interactive_; }
 
  private:
-  /// Notes in the file, once, that the terminal is lost.
+  /// Notes in the file, once, that the terminal is lost, or that it lacks lines since nobody reads it.
   void note_lost_terminal();
 
   std::ostream* terminal_ = nullptr;
@@ -53,6 +54,7 @@ class Log {
   LineFile file_;
   bool file_lacks_lines_ = false;
   bool terminal_lacks_lines_ = false;
+  bool leaves_out_ = false;
 };
 
 /// Columns of the terminal on standard output; 80 if unknown.

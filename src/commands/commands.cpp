@@ -23,12 +23,27 @@ void help(const distributed::Environment& environment, const Arguments& /*argume
             << program::exit_statuses();
 }
 
-const std::map<std::string, program::Run> kRuns = {
-    {"train", train},           {"verify", verify},   {"plan", plan},       {"eval", eval},
-    {"generate", generate},     {"plot", plot},       {"metrics", metrics}, {"watch", watch},
-    {"timeline", timeline},     {"inspect", inspect}, {"prepare", prepare}, {"export", export_weights},
-    {"import", import_weights}, {"bench", bench},     {"keys", keys},       {"completion", completion},
-    {"ranks", ranks},           {"help", help},       {"sweep", sweep},     {"report", report}};
+const std::map<std::string, program::Run> kRuns = {{"train", train},
+                                                   {"verify", verify},
+                                                   {"plan", plan},
+                                                   {"eval", eval},
+                                                   {"generate", generate},
+                                                   {"plot", plot},
+                                                   {"metrics", metrics},
+                                                   {"watch", watch},
+                                                   {"timeline", timeline},
+                                                   {"inspect", inspect},
+                                                   {"prepare", prepare},
+                                                   {"export", export_weights},
+                                                   {"import", import_weights},
+                                                   {"bench", bench},
+                                                   {"keys", keys},
+                                                   {"completion", completion},
+                                                   {"ranks", ranks},
+                                                   {"help", help},
+                                                   {"sweep", sweep},
+                                                   {"report", report},
+                                                   {"relay", relay}};
 
 }  // namespace
 

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // error.cpp: escapes of control characters (U+0000 to U+001F, U+007F, U+0080 to U+009F), the nearest accepted name, and
-// the failure report: stderr first, then the reporter on a thread. At most one call waits for a reporter that hangs.
+// the failure report: stderr first, then the reporter on a thread. At most one call waits for a reporter that hangs. If
+// nobody reads standard output or stderr, a report waits at most 2 s for each.
 #include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include <kozero/core/error.hpp>
+#include <kozero/core/output.hpp>
 
 namespace kozero {
 
@@ -60,6 +62,7 @@ std::size_t edit_distance(const std::string& a, const std::string& b) {
 using namespace std::chrono_literals;
 
 constexpr auto kRecordPatience = 3s;
+constexpr auto kReaderPatience = 2s;  // for a reader of either output that does not read
 constexpr auto kLauncherPatience = 1s;
 constexpr auto kLauncherPause = 100ms;  // for the launcher to forward the bytes it read
 
@@ -76,14 +79,12 @@ Reports& reports() {
   return *kReports;
 }
 
-void write_to_stderr(std::string line) {
-  line += '\n';
-  std::size_t begin = 0;
-  while (begin < line.size()) {
-    const ssize_t written = ::write(STDERR_FILENO, line.data() + begin, line.size() - begin);
-    if (written < 0 && errno != EINTR) return;
-    if (written > 0) begin += static_cast<std::size_t>(written);
-  }
+/// After the lines of standard output, which may be the same pipe.
+void write_to_stderr(const std::string& line) {
+  drain_standard_output(kReaderPatience);
+  QueuedOutput output(STDERR_FILENO);
+  output.write(line + '\n');
+  output.drain(kReaderPatience);
 }
 
 void record(int status, const std::string& line) {

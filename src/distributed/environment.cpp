@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // environment.cpp: the launcher's environment variables; start and end of MPI, watched by two threads; this node's
 // ranks.
+#include <fcntl.h>
 #include <mpi.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <algorithm>
 #include <array>
@@ -41,7 +43,8 @@ int number_in(const Variables& variables, const char* name) {
 std::string shown(const char* name, int value) { return std::string(name) + " = " + std::to_string(value); }
 
 const MPI_Comm kWorld = MPI_COMM_WORLD;
-constexpr std::chrono::seconds kLongestAbort{10};       // then the process ends without MPI
+constexpr std::chrono::seconds kLongestAbort{10};     // then the process ends without MPI
+constexpr rlim_t kFilesOfMpi = 64;
 constexpr std::chrono::milliseconds kLastProgress{25};  // rank 0 gets rid of the heartbeat's last messages
 constexpr std::chrono::milliseconds kOthersEnter{50};   // then all ranks but 0 enter MPI_Finalize
 
@@ -57,11 +60,44 @@ std::vector<std::string> cpus_of_all(MPI_Comm node, int local_ranks) {
   return each;
 }
 
+/// Throws Error(deck) if this process may open so few files that MPI's start would fail, where the library ends the
+/// program.
+void require_files() {
+  struct rlimit files {};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= kFilesOfMpi) return;
+  files.rlim_cur = std::min<rlim_t>(files.rlim_max, 16 * kFilesOfMpi);
+  ::setrlimit(RLIMIT_NOFILE, &files);
+  if (files.rlim_cur >= kFilesOfMpi) return;
+  throw Error(Failure::deck, "ulimit -n = " + std::to_string(files.rlim_cur) +
+                                 ": MPI and a run open more files; accepted: " + std::to_string(kFilesOfMpi) +
+                                 " or more; raise it (ulimit -n 1024)");
+}
+
+std::atomic<bool> mpi_is_starting = false;
+
+/// MPI_Init of MPICH does not return an error: it prints lines of its own and exits. Rank 0 speaks for all, unless it
+/// does not come to this.
+void report_failed_start() {
+  if (!mpi_is_starting) return;
+  constexpr auto kStatus = static_cast<int>(Failure::communication);
+  constexpr std::chrono::milliseconds kFirstRankPatience{500};
+  const int rank = known_rank();
+  if (rank > 0) std::this_thread::sleep_for(kFirstRankPatience);
+  report_failure(kStatus, failure_line(rank, kStatus,
+                                       "MPI did not start: its library ended the program, and its lines above say why "
+                                       "(UCX_TLS, UCX_NET_DEVICES, limits)"));
+  _exit(kStatus);
+}
+
 int start_mpi(int* argc, char*** argv) {
   int provided = 0;
   show_arrival();
+  std::atexit(report_failed_start);
   const BlockingCall call(kMpiStart);
-  check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided), kMpiStart);
+  mpi_is_starting = true;
+  const int status = MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided);
+  mpi_is_starting = false;
+  check_mpi(status, kMpiStart);
   return provided;
 }
 
@@ -71,6 +107,18 @@ bool all_thread_multiple(int provided) {
   const BlockingCall call("MPI_Allreduce");
   check_mpi(MPI_Allreduce(MPI_IN_PLACE, &lowest, 1, MPI_INT, MPI_MIN, kWorld), "MPI_Allreduce");
   return lowest == 1;
+}
+
+/// Writes the ranks' names, one per line, to the file that KOZERO_RANKS_FILE names, if it exists: kozero.sh learns that
+/// the ranks take signals from now on, and which rank a process is.
+void tell_names(const Heartbeat* heartbeat, int size) {
+  const char* path = std::getenv("KOZERO_RANKS_FILE");
+  const int file = path == nullptr ? -1 : ::open(path, O_WRONLY | O_CLOEXEC);
+  if (file < 0) return;
+  std::string names = heartbeat == nullptr ? "rank 0 (process " + std::to_string(::getpid()) + ")\n" : "";
+  for (int rank = 0; heartbeat != nullptr && rank < size; ++rank) names += heartbeat->name_of(rank) + "\n";
+  static_cast<void>(!::write(file, names.data(), names.size()));
+  ::close(file);
 }
 
 /// Rank 0 enters MPI_Finalize last, and no rank makes progress in MPI before it enters. MPICH on UCX over TCP requires
@@ -122,7 +170,9 @@ struct Environment::Threads {
 
 Environment::Environment(int* argc, char*** argv, double timeout_s) {
   set_comm_timeout(timeout_s);
+  require_files();
   set_variables_of_mpi();
+  remember_launcher();
   threads_ = std::make_unique<Threads>();
   int running = 0;
   int provided = 0;
@@ -140,6 +190,7 @@ Environment::Environment(int* argc, char*** argv, double timeout_s) {
   thread_multiple_ = all_thread_multiple(provided);
   if (size_ > 1 && thread_multiple_) threads_->heartbeat.emplace(kWorld);
   count_ranks_of_node();
+  if (rank_ == 0) tell_names(threads_->heartbeat ? &*threads_->heartbeat : nullptr, size_);
 }
 
 Environment::Environment(WithoutMpi /*tag*/) : rank_(known_rank()) {}

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // mpi_settings.cpp: variables of UCX, by the size of /dev/shm and by the MPI library.
 #include <mpi.h>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <algorithm>
 #include <array>
@@ -14,6 +15,7 @@ namespace kozero::distributed {
 namespace {
 
 constexpr std::int64_t kSharedMemoryOfUcx = 8 << 20;  // bytes per rank, with a reserve
+constexpr rlim_t kSharedFileOfUcx = 4200 << 10;       // bytes of a file in /dev/shm
 constexpr const char* kTcpSegment = "256k";           // in UCX's notation
 
 MpiSettings& settings() {
@@ -27,15 +29,17 @@ void set(const std::string& name, const std::string& value) {
   settings().emplace_back(name, value);
 }
 
-/// With a small /dev/shm, UCX's transport "posix", which needs 4.1 MiB per rank, fails, and with it MPI_Init. So this
-/// transport is excluded, unless the user set the transports.
+/// With a small /dev/shm, or a limit on the size of files (ulimit -f), UCX's transport "posix", which needs a file of
+/// 4.1 MiB per rank, fails, and with it MPI_Init. So this transport is excluded, unless the user set the transports.
 void spare_small_shared_memory() {
   struct statvfs shared {};
   if (statvfs("/dev/shm", &shared) != 0) return;
   const char* ranks = std::getenv("MPI_LOCALNRANKS");
   const int local_ranks = std::max(1, ranks == nullptr ? 1 : std::atoi(ranks));
   const std::int64_t bytes = static_cast<std::int64_t>(shared.f_blocks) * static_cast<std::int64_t>(shared.f_frsize);
-  if (bytes < local_ranks * kSharedMemoryOfUcx) set("UCX_TLS", "^posix");
+  struct rlimit file {};
+  const bool is_limited = ::getrlimit(RLIMIT_FSIZE, &file) == 0 && file.rlim_cur < kSharedFileOfUcx;
+  if (is_limited || bytes < local_ranks * kSharedMemoryOfUcx) set("UCX_TLS", "^posix");
 }
 
 }  // namespace

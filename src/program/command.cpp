@@ -47,6 +47,7 @@ const std::vector<Command>& all_commands() {
       {"keys", "[SECTION | WORD]", "keys of a deck: meaning, accepted values, default", "keys zero", false, "", true},
       {"completion", "bash | zsh", "print a completion script for a shell", "completion bash", false, "", true},
       {"ranks", "train | verify ARGUMENT...", "", "ranks train inputs/quickstart.toml"},
+      {"relay", "[FILE]", "", "relay", false, "", true},
       {"help", "[COMMAND]", "this text, or the help of a command", "help bench kernels", false, "", true},
   };
   return kCommands;

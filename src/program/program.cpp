@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // program.cpp: a program's main, and the switch to kozero-cuda and kozero-bench.
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -15,6 +17,7 @@
 
 #include <kozero/core/device.hpp>
 #include <kozero/core/error.hpp>
+#include <kozero/core/output.hpp>
 #include <kozero/distributed/environment.hpp>
 #include <kozero/program/program.hpp>
 #include <kozero/run/device_choice.hpp>
@@ -71,6 +74,18 @@ bool bounds_spinning() {
   return setenv(kSpins, kSpinsBeforeSleep, 1) == 0;
 }
 
+/// The number after "..._FD=" in a variable; -1 for another variable.
+int descriptor_in(const char* variable) {
+  const char* const value = std::strchr(variable, '=');
+  if (value == nullptr || value - variable < 3 || std::strncmp(value - 3, "_FD", 3) != 0) return -1;
+  return std::atoi(value + 1);
+}
+
+bool is_channel(int descriptor) {
+  struct stat status {};
+  return ::fstat(descriptor, &status) == 0 && (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode));
+}
+
 using distributed::Environment;
 
 /// For the arguments `--version`: prints the program's version, commit and libraries, without MPI, and returns true.
@@ -120,6 +135,9 @@ int reported_alone(int status, const std::string& what) {
   return status;
 }
 
+/// For a reader of standard output that reads nothing; the lines that are kept for it are lost then.
+constexpr std::chrono::seconds kReaderPatience{5};
+
 /// Whether standard output is a pipe that nobody reads any more, as after `kozero keys | head`.
 bool reader_has_left() {
   struct pollfd output = {STDOUT_FILENO, POLLOUT, 0};
@@ -130,6 +148,7 @@ bool reader_has_left() {
 void require_written_output() {
   errno = 0;
   std::cout.flush();
+  drain_standard_output(kReaderPatience);
   const bool written = std::fflush(stdout) == 0 && std::cout.good() && std::ferror(stdout) == 0;
   if (written || reader_has_left()) return;
   throw Error(Failure::write, std::string("standard output: what the command printed could not be written") +
@@ -150,6 +169,14 @@ int status_of(Run run, const Environment& environment, const Arguments& argument
   }
 }
 
+void require_working_folder() {
+  std::error_code problem;
+  fs::current_path(problem);
+  if (!problem) return;
+  throw Error(Failure::deck, "the current folder was deleted, or cannot be read (" + problem.message() +
+                                 "); change to one that is there (cd)");
+}
+
 int status_of_program(int argc, char** argv, Run run) {
   const io::NamedFiles files;
   try {
@@ -158,6 +185,7 @@ int status_of_program(int argc, char** argv, Run run) {
       require_written_output();
       return 0;
     }
+    if (!arguments.empty()) require_working_folder();
     if (!needs_mpi(arguments)) return status_of(run, Environment(Environment::WithoutMpi()), arguments);
     run::await_stop_signals(arguments);
     const Environment environment(&argc, &argv, timeout_asked(argv));
@@ -188,6 +216,20 @@ void hand_over_help(char** argv) {
 }  // namespace
 
 fs::path bench_program() { return run::this_program().parent_path() / kBenchProgram; }
+
+void close_inherited_channels(char** variables) {
+  constexpr int kMostDescriptors = 4096;  // of a launcher with a thousand ranks on a node
+  bool by_hydra = false;
+  for (char** each = variables; *each != nullptr; ++each) {
+    by_hydra = by_hydra || std::strncmp(*each, "HYDI_CONTROL_FD=", 16) == 0;
+  }
+  for (int descriptor = STDERR_FILENO + 1; by_hydra && descriptor < kMostDescriptors; ++descriptor) {
+    if (!is_channel(descriptor)) continue;
+    bool is_named = false;
+    for (char** each = variables; *each != nullptr; ++each) is_named = is_named || descriptor_in(*each) == descriptor;
+    if (!is_named) ::close(descriptor);
+  }
+}
 
 void hand_over(char** argv) {
   run::restore_ignored_signals();

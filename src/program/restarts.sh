@@ -10,13 +10,14 @@
 # since ranks of an earlier start on a host that was cut off may end later. Bits do not depend on the number of ranks
 # (docs/exactness.md), so the run ends with those of an undisturbed one.
 
-# Why ranks may end without a word.
-readonly kSilent='one was killed (as when memory is exhausted), or MPI did not start; see above'
-
 hosts=()                  # names, in the order of the file
 declare -A slots=()       # ranks that a host takes, by name
 declare -A missed=()      # questions that a host has not answered, one after another
 declare -A answered=()    # questions that it has answered, one after another
+this_host=${HOSTNAME:-host}
+mine=$this_host.$$        # of the names of this script's files
+files=''                  # before that: the path of run.dir, as a hidden name
+replies=''                # a folder of this script
 asked_s=-100              # when all hosts were last asked
 living=()                 # hosts that answered when they were last asked to start
 
@@ -81,15 +82,6 @@ ask_all_hosts() {
   asked_s=$SECONDS
 }
 
-# wait_for PROCESS: its status. A trapped signal interrupts `wait`.
-wait_for() {
-  local status=0
-  while true; do
-    wait "$1" && status=0 || status=$?
-    kill -0 "$1" 2>/dev/null || return "$status"
-  done
-}
-
 # The hosts to start on, by answers that are at most 2 s old.
 choose_living() {
   local host
@@ -145,23 +137,11 @@ start_of() {
   for host in "${living[@]}"; do list+=${list:+,}$host:${slots[$host]}; done
   launch=("${mpiexec[@]}")
   if [[ -n $list ]] && is_open_mpi; then
-    launch+=(--host "$list" -x KOZERO_STATUS_FILE -x KOZERO_DECK_COPY -x OMP_NUM_THREADS)
+    launch+=(--host "$list" -x KOZERO_STATUS_FILE -x KOZERO_RANKS_FILE -x KOZERO_DECK_COPY -x OMP_NUM_THREADS)
   elif [[ -n $list ]]; then
     launch+=(-hosts "$list")
   fi
   launch+=(-n "$1")
-}
-
-end_launcher() { kill -KILL "$launcher" 2>/dev/null || true; }
-
-# A killed launcher's ranks end by themselves within a second; an ssh to a lost host does not.
-end_rest_of_launcher() {
-  local i
-  for i in {1..10}; do
-    kill -0 -- "-$launcher" 2>/dev/null || return 0
-    sleep 0.1 || true
-  done
-  kill -KILL -- "-$launcher" 2>/dev/null || true
 }
 
 # Watches the launcher until it has ended. Sets `why` if it ends the launcher, and `regained` if lost hosts are back.
@@ -219,66 +199,76 @@ start_once() {
   if ((started > 0)); then
     start_of "$started"
     starts=$((starts + 1))
-    export KOZERO_STATUS_FILE=$status_file.$starts
-    : >"$KOZERO_STATUS_FILE"
+    status_files "$files.status.$mine.$starts" "$files.ranks.$mine.$starts" "$replies/.launch"
     begin_launcher "${launch[@]}" "$@"
-    [[ -z $asked ]] || kill -TERM "$launcher" 2>/dev/null || true  # before begin_launcher handed signals on
     watch_launcher
     { wait "$launcher" && status=0 || status=$?; } 2>/dev/null
-    stop_between_starts
     end_rest_of_launcher
     launcher=''
+    end_relays
     IFS= read -r told <"$KOZERO_STATUS_FILE" || true
-    rm -f "$KOZERO_STATUS_FILE"
-    if [[ -z $told$why && $status == 0 ]]; then exit 0; fi  # of all ranks; its other numbers may be those of signals
+    # 0 is that of all ranks; other numbers may be those of signals.
+    if [[ -z $told$why && $status == 0 ]]; then exit "$relay_status"; fi
     if [[ $told == 75 && -n $regained ]]; then why="$regained answered again"; fi
     : "${why:=${told:+the run ended with status $told on $started ranks}}"
-    : "${why:=the launcher ended with status $status, and no rank told its status: $kSilent}"
+    [[ -n $why ]] || why=$(why_silent "$status")
+    [[ -n $told || -s $KOZERO_RANKS_FILE ]] || end_if_asked
+    rm -f "$KOZERO_STATUS_FILE" "$KOZERO_RANKS_FILE"
   fi
   if [[ -n $told ]] && ! is_lost "$told"; then exit "$told"; fi
-  [[ -z $asked ]] || exit "${told:-$status}"
+  [[ -z $asked ]] || exit "${told:-5}"
   first=no
-}
-
-# From now on a signal ends this script before the next start.
-stop_between_starts() {
-  local signal
-  for signal in INT TERM HUP USR1 USR2 XCPU; do trap "asked=$signal" "$signal"; done
 }
 
 # Ends with 75, the status of a stopped run, although no rank ran that could save.
 end_if_asked() {
   [[ -n $asked ]] || return 0
-  say "stopped by SIG$asked while no rank ran; $same_command goes on from ${before:-the beginning}"
+  say "stopped by SIG$asked while no rank ran; $(what_goes_on)"
   exit 75
 }
 
 # begin_supervision HOSTS_FILE PROGRAM: checks what can be checked before a step is spent.
 begin_supervision() {
+  local path folder
   if [[ -n $1 ]]; then read_hosts "$1"; fi
   if ((${#hosts[@]} > 0 && ranks > $(slots_of "${hosts[@]}"))); then
     refuse "-n $ranks: $1 has $(slots_of "${hosts[@]}") slots; give fewer ranks, more hosts or larger slots=N"
   fi
   [[ $probe_s =~ ^[1-9][0-9]{0,4}$ ]] || refuse "KOZERO_PROBE_S = $probe_s: accepted: whole seconds, 1 or more"
   replies=$(mktemp -d)
-  trap leave_nothing EXIT  # the deck's copy, too, once it is beside status_file
-  stop_between_starts
+  trap leave_nothing EXIT  # the deck's copy, too
   if ((${#hosts[@]} > 0)); then
     require_all_hosts
     require_program "$2"
   fi
-  mkdir -p "$(dirname "$run")"
-  local beside
-  beside=$(realpath "$(dirname "$run")")/.$(basename "$run")  # where all hosts see it
-  status_file=$beside.status.$$
-  mv "$KOZERO_DECK_COPY" "$beside.deck.$$"
-  export KOZERO_DECK_COPY=$beside.deck.$$
+  path=${run%/}
+  folder=.
+  [[ $path != */* ]] || folder=${path%/*}/
+  mkdir -p "$folder"
+  files=$(cd "$folder" && pwd -P)
+  files+=/.${path##*/}  # all hosts see these files
+  remove_leftovers
+  mv "$KOZERO_DECK_COPY" "$files.deck.$mine.0"
+  export KOZERO_DECK_COPY=$files.deck.$mine.0
+}
+
+# The files of scripts of this host that were killed.
+remove_leftovers() {
+  local each process
+  for each in "$files".{status,ranks,deck}."$this_host".*; do
+    process=${each#"$files".*."$this_host".}
+    process=${process%.*}
+    [[ ! $process =~ ^[0-9]+$ || -e /proc/$process ]] || rm -f "$each"
+  done
 }
 
 leave_nothing() {
+  local status=$?
   [[ -z $launcher ]] || kill -KILL -- "-$launcher" 2>/dev/null || true
-  rm -rf "$replies" "${KOZERO_DECK_COPY:-}"
-  [[ -z $status_file ]] || rm -f "$status_file".*
+  [[ -z $replies ]] || rm -rf "$replies"
+  rm -f "$KOZERO_DECK_COPY"
+  [[ -z $files ]] || rm -f "$files".{status,ranks}."$mine".*
+  end_unstarted "$status"
 }
 
 # supervise RESTARTS HOSTS_FILE RANKS RUN_DIR RESUME SIGNAL PROGRAM train ...: ends with the run's status, or 5 after
@@ -286,8 +276,7 @@ leave_nothing() {
 supervise() {
   local restarts=$1 ranks=$3 run=$4 stop_signal=$6 probe_s=${KOZERO_PROBE_S:-5} tries=0 starts=0 first=yes
   local before now started launch why regained on  # of one start
-  local same_command='the same command'
-  asked='' launcher='' status_file=''
+  local same_command='the same command' deaths relays relay_status=0
   before=$(newest_checkpoint "$run")
   [[ $5 == auto ]] || same_command+=' with checkpoint.resume=auto'
   begin_supervision "$2" "$7"
@@ -309,12 +298,21 @@ supervise() {
   done
 }
 
+# What the same command does next.
+what_goes_on() {
+  if [[ -n $before ]]; then
+    echo "$same_command continues it from $before"
+  else
+    echo "it has saved no checkpoint, so $same_command starts it over, from the first step"
+  fi
+}
+
 say_end() {
   if ((restarts > 0)); then
     say "gave up after $restarts restarts without a new checkpoint in $run (${before:-none yet}): $why; see $run/log.txt and" \
-      "the lines above; the same command goes on from there"
+      "the lines above; $(what_goes_on)"
   else
-    say "the run is lost: $why; $same_command continues it from ${before:-the beginning}${before:+, --restarts N by itself}"
+    say "the run is lost: $why; $(what_goes_on)${before:+, --restarts N by itself}"
   fi
 }
 

@@ -249,7 +249,7 @@ def starts(case):
     case.refused(2, r"PMI_SIZE = 2, but MPI sees this process alone: .*; use that MPI's mpiexec", ended, "alone", lines=2)
     hosts.on(1, f"ip route add unreachable {address(2)}/32")
     ended = case.script_on(list_of_hosts, ["-n", "2"])
-    case.refused(5, r"the run is lost: the launcher ended with status \d+, .* or MPI did not start; see above; ", ended, begin=begin)
+    case.refused(5, r"the run is lost: .*; it has saved no checkpoint, so the same command starts it over", ended, begin=begin)
     case.expect(f"dest_addr={address(2)}" in case.said, "MPI names the address that it does not reach")
     hosts.on(1, f"ip route del unreachable {address(2)}/32")
     hosts.on(1, f"ip neigh replace {address(2)} lladdr 02:00:00:00:00:99 dev eth0 nud permanent")  # a silent firewall
@@ -321,8 +321,8 @@ def memory(case):
     case.hosts.on(2, f"pkill -KILL {RANKS}")
     status, _ = case.wait()
     lines = re.findall(r"^kozero: .*", case.said, re.M)
-    lost = (r"the run is lost: (the launcher ended .*: one was killed \(as when memory is exhausted\), .*|"
-            r"the run ended with status 5 on 2 ranks); the same command continues it")
+    lost = (r"the run is lost: (rank \d on .* ended without a word: killed \(as when memory is exhausted\), .*|"
+            r"the run ended with status 5 on 2 ranks); (the same command continues it|it has saved no checkpoint)")
     case.expect(status == 5 and len(lines) == 1 and re.search(lost, lines[0]), f"killed: status {status}, {lines}")
 
 

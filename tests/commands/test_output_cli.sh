@@ -191,8 +191,9 @@ ranks_of_arguments() {
 # kozero.sh in a tree without a build, with mocks of all programs that install or build: --help starts none of them.
 help_of_the_script() {
   local mock
-  mkdir -p bin tree/cmake
+  mkdir -p bin tree/cmake tree/src/program
   cp -r "$inputs/../kozero.sh" "$inputs" tree
+  cp "$inputs"/../src/program/*.sh tree/src/program
   for mock in bin/apt-get bin/cmake bin/ninja tree/cmake/install_packages.sh; do
     printf '#!/bin/sh\necho "$0 $*" >>%s/started\nexit 1\n' "$folder" >"$mock"
     chmod +x "$mock"

@@ -37,7 +37,8 @@ class Script:
         tree = folder / "tree"
         (tree / "build/release").mkdir(parents=True)
         (tree / "src/program").mkdir(parents=True)
-        shutil.copy(ROOT / "src/program/restarts.sh", tree / "src/program")
+        for part in ("launcher.sh", "restarts.sh"):
+            shutil.copy(ROOT / "src/program" / part, tree / "src/program")
         text = (ROOT / "kozero.sh").read_text().removesuffix('main "$@"\n')
         (tree / "kozero.sh").write_text(text + 'ensure_configured() { :; }\nbuild_target() { :; }\nmain "$@"\n')
         (tree / "build/release/kozero").symlink_to(arguments.kozero)

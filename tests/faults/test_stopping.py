@@ -11,6 +11,7 @@ import pathlib
 import pty
 import random
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -267,6 +268,7 @@ def lost_output(case):
 
 
 SCRIPT = """
+take_signals
 binary_of() { echo "$KOZERO"; }
 run_ranks release 2 "$@"
 """
@@ -279,6 +281,9 @@ def script_status(case):
     case.expect(text.endswith('\nmain "$@"\n'), "kozero.sh does not end in main")
     script = case.folder / "kozero.sh"
     script.write_text(text.removesuffix('main "$@"\n') + SCRIPT)
+    (case.folder / "src/program").mkdir(parents=True)
+    for part in ("launcher.sh", "restarts.sh"):
+        shutil.copy(repository / "src/program" / part, case.folder / "src/program")
     build = case.folder / "build" / "release"
     build.mkdir(parents=True)
     (build / "CMakeCache.txt").write_text("KOZERO_MPIEXEC:INTERNAL=" + ";".join(case.options.mpiexec.split()) + "\n")

@@ -36,5 +36,6 @@ void report(const distributed::Environment& environment, const Arguments& argume
 void completion(const distributed::Environment& environment, const Arguments& arguments);
 void keys(const distributed::Environment& environment, const Arguments& arguments);
 void ranks(const distributed::Environment& environment, const Arguments& arguments);
+void relay(const distributed::Environment& environment, const Arguments& arguments);
 
 }  // namespace kozero::commands

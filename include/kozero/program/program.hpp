@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
 // program.hpp: the functions that main of kozero and of kozero-bench calls.
-//   run::prepare_signals(argv);   hand_over(argv);   return run_program(argc, argv, run_command);
+//   run::prepare_signals(argv);   close_inherited_channels(variables);      before libraries are initialized
+//   hand_over(argv);   return run_program(argc, argv, run_command);
 #pragma once
 #include <filesystem>
 
@@ -12,6 +13,12 @@ namespace kozero::program {
 
 /// Runs a command on every rank of the environment, with the arguments after its name. Throws Error.
 using Run = void (*)(const distributed::Environment& environment, const Arguments& arguments);
+
+/// Before libraries are initialized: they open descriptors too. Closes the pipes and sockets above 2 that MPICH's
+/// launcher left open in a rank, except those whose numbers are in variables named ..._FD (PMI_FD). They are the ends
+/// of other ranks' outputs and of the launcher's own connection, which would stay open when the launcher's process on
+/// this node dies: then nothing would notice. `variables` ends in a null. Allocates nothing.
+void close_inherited_channels(char** variables);
 
 /// Replaces this process by the program for these arguments, with the same arguments: kozero-cuda if the command
 /// computes and run.device and the machine select a GPU, kozero-bench for `bench`, or this program again, with a bound

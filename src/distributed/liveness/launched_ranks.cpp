@@ -1,8 +1,10 @@
 // SPDX-FileCopyrightText: The KoZeRO authors
 // SPDX-License-Identifier: Apache-2.0
-// launched_ranks.cpp: reads the states, threads and launchers' variables of this node's processes from /proc.
+// launched_ranks.cpp: reads the states, threads and launchers' variables of this node's processes from /proc, and looks
+// whether the launcher's process lives.
 #include <unistd.h>
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
@@ -21,6 +23,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kArrived = "MPI_Init";  // a thread's name
+
+std::atomic<pid_t> launcher = 0;  // the parent at the start; 0: none
 
 /// The file's text; "" if it cannot be read, since a process may end meanwhile.
 std::string text_of(const fs::path& path) {
@@ -92,6 +96,13 @@ int number_of(const char* variable) {
 }
 
 }  // namespace
+
+void remember_launcher() {
+  const bool is_launched = !launcher_world_size(std::getenv).empty() || std::getenv("HYDI_CONTROL_FD") != nullptr;
+  if (is_launched) launcher = ::getppid();
+}
+
+bool launcher_is_lost() { return launcher > 1 && ::getppid() != launcher; }
 
 void show_arrival() { name_watchdog(kArrived); }
 

@@ -111,6 +111,20 @@ std::string awaited_in_vain(Call& call) {
   _exit(kStatus);
 }
 
+/// Rank 0 speaks for all ranks of its node; another rank does if rank 0 does not. Other nodes' ranks are ended by the
+/// rest of the launcher, or miss this one.
+[[noreturn]] void end_without_launcher() {
+  constexpr auto kStatus = static_cast<int>(Failure::communication);
+  constexpr std::chrono::milliseconds kFirstRankPatience{500};
+  const int rank = known_rank();
+  if (rank > 0) std::this_thread::sleep_for(kFirstRankPatience);
+  report_failure(kStatus, failure_line(rank, kStatus,
+                                       "rank " + std::to_string(rank) +
+                                           ": the launcher's process that started it has ended (killed, or crashed), "
+                                           "and without it no rank of this node can go on"));
+  _exit(kStatus);
+}
+
 enum Aborted : int { kNot, kInWait, kElsewhere };  // whether the thread that aborted waited for other ranks
 
 std::atomic<int> aborted = kNot;  // written by a signal handler
@@ -153,6 +167,7 @@ void run() {
                   "library if memory is damaged; what they said is above");
     }
     if (aborted == kElsewhere && !abort_reported) report_abort();
+    if (launcher_is_lost()) end_without_launcher();
     if (!watch().call) continue;
     Call& call = *watch().call;
     const std::string whom = awaited_in_vain(call);

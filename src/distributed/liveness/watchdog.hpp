@@ -79,8 +79,9 @@ Whereabouts& whereabouts();
 double comm_timeout();
 void set_comm_timeout(double seconds);
 
-/// A thread that ends the process if an MPI call does not return, since such a call cannot be interrupted. Runs from
-/// construction to destruction. At most one per process; without one, BlockingCall has no timeout.
+/// A thread that ends the process if an MPI call does not return, since such a call cannot be interrupted, or if the
+/// launcher's process on this node has ended. Runs from construction to destruction. At most one per process; without
+/// one, BlockingCall has no timeout.
 class Watchdog {
  public:
   Watchdog();
