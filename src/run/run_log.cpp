@@ -6,7 +6,6 @@
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <sstream>
 
 #include <kozero/core/architecture.hpp>
 #include <kozero/core/device.hpp>
@@ -20,8 +19,6 @@
 #include <kozero/model/self_attention.hpp>
 #include <kozero/run/device_choice.hpp>
 #include <kozero/run/evaluation_text.hpp>
-#include <kozero/run/stop_signals.hpp>
-#include <kozero/train/generator.hpp>
 #include "io/deck/check.hpp"
 #include "io/deck/schema.hpp"
 #include "io/posix/readable.hpp"
@@ -34,16 +31,6 @@
 
 namespace kozero::run {
 namespace {
-
-constexpr int kSampleSeconds = 5;  // restarts.sh ends a launcher 10 s after the run
-
-/// The new tokens of one sequence.
-class OneText : public train::TokenListener {
- public:
-  void on_token(std::int64_t /*sequence*/, Token token) override { tokens.push_back(token); }
-  void on_end(std::int64_t /*sequence*/, bool /*ended_by_token*/) override {}
-  std::vector<Token> tokens;
-};
 
 struct Banner {
   const io::Deck& deck;
@@ -400,60 +387,6 @@ void RunLog::say_evaluation() {
   log_.say(evaluation_line(last_evaluation_->loss, data_.validation_bytes_per_token) + ", " +
            validation_.coverage(*last_evaluation_));
   for (const auto& source : last_evaluation_->sources) log_.say("  " + source_line(source));
-}
-
-std::string RunLog::sample_unavailable_reason() const {
-  if (settings_.offload.parameters == MemorySource::Kind::disk) {  // each token would read all weights from the disk
-    return "the weights are on a disk; kozero generate " + start_.folder() + " reads them into memory";
-  }
-  const auto parameters = zero::placement_row(settings_.zero.stage).parameters;
-  if (on_ranks_.mesh().all->size() == 1 || parameters == distributed::Placement::replicated) return "";
-  return "the ranks would gather all weights for each token; kozero generate " + start_.folder() + " writes one";
-}
-
-void RunLog::sample_alone() {
-  const auto start = std::chrono::steady_clock::now();
-  train::GenerationOrder order{.prompts = {data_.tokenizer->line_end()},
-                               .count = deck_.log.sample,
-                               .sampling = {.temperature = 0.8, .top_k = 40, .seed = settings_.seed},
-                               .alone = true};
-  std::string cut;
-  order.ends = [&](Token) {
-    if (stop_signal() != 0) {
-      cut = signal_name(stop_signal()) + " came";
-    } else if (std::chrono::steady_clock::now() - start > std::chrono::seconds(kSampleSeconds)) {
-      cut = fmt::format("{} s have passed", kSampleSeconds);
-    }
-    return !cut.empty();
-  };
-  train::CachedGenerator generator(engine_, data_.tokenizer->vocab_size(), 1, order.longest(), on_ranks_.ledger());
-  OneText text;
-  generator.run(order, text);
-  std::istringstream lines(data_.tokenizer->decode(text.tokens));
-  for (std::string line; std::getline(lines, line);) log_.say("    " + line);
-  if (!cut.empty()) log_.say(fmt::format("note         the sample ends after {} tokens: {}", text.tokens.size(), cut));
-}
-
-void RunLog::say_sample() {
-  const Phase phase("sampling");
-  const bool is_asked = deck_.is_set("log.sample");
-  if (deck_.log.sample == 0 || (data_.tokenizer == nullptr && !is_asked)) return;
-  const std::string reason = data_.tokenizer == nullptr ? "the data have no tokenizer" : sample_unavailable_reason();
-  if (!reason.empty()) return log_.say("no sample of text, since " + reason);
-  log_.say(fmt::format("a sample of what it writes, in {} tokens and {} s at most (log.sample):", deck_.log.sample,
-                       kSampleSeconds));
-  distributed::Communicator& comm = start_.control_comm();
-  if (comm.rank() == 0) {
-    try {
-      sample_alone();
-    } catch (const std::exception& problem) {
-      log_.say(std::string("note         no sample: ") + problem.what());
-    }
-  }
-  try {
-    comm.barrier();
-  } catch (const Error&) {  // rank 0 was lost; the run is complete
-  }
 }
 
 }  // namespace kozero::run
