@@ -172,9 +172,10 @@ std::unique_ptr<CharacterTokenizer> learn_characters(const Corpus& corpus) {
 
 std::unique_ptr<CharacterTokenizer> read_characters(const std::string& path, std::string_view text) {
   if (text.find("\"WordLevel\"") == std::string_view::npos) return nullptr;
-  const Json json = parse_tokenizer_json(path, text);
+  Json json = parse_tokenizer_json(path, text);
   const Json model = json.is_object() ? json.value("model", Json()) : Json();
   if (!model.is_object() || model.value("type", Json()) != "WordLevel") return nullptr;
+  json["post_processor"] = nullptr;  // not applied, as by BPE; transformers writes one that adds no token
   std::vector<char32_t> characters = characters_in(model.value("vocab", Json()));
   if (characters.empty() || Json(json_of(characters)) != json) {
     throw Error(Failure::input, path +
