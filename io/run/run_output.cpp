@@ -79,7 +79,7 @@ void Log::note_lost_terminal() {
   if (terminal_->good()) {
     const bool leaves_out = lines_left_out_of_standard_output() > 0;
     if (leaves_out && !leaves_out_) {
-      note("warning      nobody reads standard output; training goes on, and lines that are missing there are here");
+      note("warning      nobody reads standard output; training continues; this file has the lines missing there");
     }
     leaves_out_ = leaves_out;
     return;
