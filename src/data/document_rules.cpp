@@ -102,8 +102,7 @@ std::string listed(const DocumentCounts& counts) {
 
 std::string listed_unnamed_json(const DocumentCounts& counts) {
   if (counts.unnamed_json == 0) return "";
-  return fmt::format("read as JSON lines in spite of the name: {}{}",
-                     fmt::join(counts.unnamed_json_files, ", "),
+  return fmt::format("read as JSON lines in spite of the name: {}{}", fmt::join(counts.unnamed_json_files, ", "),
                      counts.unnamed_json > std::ssize(counts.unnamed_json_files) ? ", ..." : "");
 }
 
