@@ -43,7 +43,7 @@ int number_in(const Variables& variables, const char* name) {
 std::string shown(const char* name, int value) { return std::string(name) + " = " + std::to_string(value); }
 
 const MPI_Comm kWorld = MPI_COMM_WORLD;
-constexpr std::chrono::seconds kLongestAbort{10};     // then the process ends without MPI
+constexpr std::chrono::seconds kLongestAbort{10};  // then the process ends without MPI
 constexpr rlim_t kFilesOfMpi = 64;
 constexpr std::chrono::milliseconds kLastProgress{25};  // rank 0 gets rid of the heartbeat's last messages
 constexpr std::chrono::milliseconds kOthersEnter{50};   // then all ranks but 0 enter MPI_Finalize
