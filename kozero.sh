@@ -51,7 +51,8 @@ configuration_key() {
   { cat kozero.sh CMakePresets.json cmake/*.* cmake/patches/*
     ls CMakeLists.txt ./*/CMakeLists.txt src/*/CMakeLists.txt src/main.cpp tests/*/CMakeLists.txt 2>/dev/null || true
     printf '%s\n' "$kRoot" "$1" "${CXX:-}" "${CUDACXX:-}" "${CMAKE_PREFIX_PATH:-}" "${SPACK_ENV:-}" \
-      "${KOZERO_CUDA_ARCH:-}" "${KOZERO_MARCH:-}" "$(command -v clang-format-14)" "$(command -v clang-tidy-14)"
+      "${KOZERO_CUDA_ARCH:-}" "${KOZERO_MARCH:-}"
+    command -v clang-format-14 clang-tidy-14 || true
   } | sha256sum | cut -d ' ' -f 1
 }
 

@@ -19,25 +19,6 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-using Read = std::string (*)(const std::string& path, std::int64_t limit);
-
-/// Throws Error(deck) if the file is none that can be read.
-std::string text_by(Read read, const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    const std::string inside = (std::filesystem::path(path) / kDeckFile).string();
-    refuse(path, "",
-           "a folder, not a deck; accepted is a TOML file" +
-               (std::filesystem::exists(inside, ignored) ? "; did you mean " + inside + "?" : ""));
-  }
-  try {
-    return read(path, kMaxDeckBytes);
-  } catch (const Error& problem) {
-    const std::string text = problem.what();
-    refuse(path, "", "no readable file: " + text.substr(text.starts_with(path + ": ") ? path.size() + 2 : 0));
-  }
-}
-
 /// The copy's text; "" if there is none yet.
 std::string text_of_copy() {
   const std::string copy = variable(kDeckCopy);
@@ -46,11 +27,26 @@ std::string text_of_copy() {
 
 }  // namespace
 
-std::string text_of_deck(const std::string& path) { return text_by(read_whole_file, path); }
+std::string text_of_deck(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    const std::string inside = (std::filesystem::path(path) / kDeckFile).string();
+    refuse(path, "",
+           "a folder, not a deck; accepted is a TOML file" +
+               (std::filesystem::exists(inside, ignored) ? "; did you mean " + inside + "?" : ""));
+  }
+  try {
+    return read_whole_file(path, kMaxDeckBytes);
+  } catch (const Error& problem) {
+    const std::string text = problem.what();
+    refuse(path, "", "no readable file: " + text.substr(text.starts_with(path + ": ") ? path.size() + 2 : 0));
+  }
+}
 
 std::string text_of_named_deck(const std::string& path) {
   if (std::string copy = text_of_copy(); !copy.empty()) return copy;
-  std::string text = text_by(read_named_file, path);
+  std::string text = text_of_deck(path);
+  require_same_bytes(path, text);
   const std::string wanted = variable(kDeckHash);
   if (wanted.empty() || xxh3_128(text) == wanted) return text;
   refuse(path, "", "it changed while the command started; start the command again");

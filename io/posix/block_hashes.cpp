@@ -70,6 +70,17 @@ Hash128 RunningHash::value() const {
   return {hash.high64, hash.low64};
 }
 
+std::string xxh3_128_of_file(const FileDescriptor& file) {
+  RunningHash hash;
+  std::string part(std::size_t{1} << 20, '\0');
+  for (std::int64_t offset = 0;;) {
+    const std::int64_t extent = file.read_up_to(part, offset);
+    if (extent == 0) return hash.digits();
+    hash.add(std::string_view(part).substr(0, static_cast<std::size_t>(extent)));
+    offset += extent;
+  }
+}
+
 std::string hash_of_hashes(const std::vector<std::string>& hashes) {
   RunningHash hash;
   for (const std::string& digits : hashes) hash.add(digits);

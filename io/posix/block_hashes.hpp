@@ -20,6 +20,8 @@ struct XXH3_state_s;
 
 namespace kozero::io {
 
+class FileDescriptor;
+
 inline constexpr std::int64_t kBlockBytes = std::int64_t{16} << 20;
 inline constexpr std::size_t kHashDigits = 32;  ///< hexadecimal, of XXH3-128
 
@@ -57,6 +59,9 @@ class RunningHash {
  private:
   std::unique_ptr<XXH3_state_s, void (*)(XXH3_state_s*)> state_;
 };
+
+/// XXH3-128 of the file's bytes, which are read in parts.
+std::string xxh3_128_of_file(const FileDescriptor& file);
 
 /// XXH3-128 of the joined digits of the hashes: one hash for several blocks.
 std::string hash_of_hashes(const std::vector<std::string>& hashes);

@@ -42,9 +42,11 @@ NamedFiles::~NamedFiles() {
 
 std::string read_named_file(const std::string& path, std::int64_t limit) {
   std::string bytes = read_whole_file(path, limit);
-  compare(path, xxh3_128(bytes));
+  require_same_bytes(path, bytes);
   return bytes;
 }
+
+void require_same_bytes(const std::string& path, std::string_view bytes) { compare(path, xxh3_128(bytes)); }
 
 void require_same_stamp(const std::string& path, const FileDescriptor::Stamp& stamp) {
   compare(path,

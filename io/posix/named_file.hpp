@@ -9,6 +9,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "io/posix/file.hpp"
 
@@ -24,6 +25,9 @@ class NamedFiles {
 
 /// read_whole_file(). Throws Error(input) naming the file too if its bytes are not those of its first reading.
 std::string read_named_file(const std::string& path, std::int64_t limit);
+
+/// Throws Error(input) naming the file if its bytes are not those of its first reading.
+void require_same_bytes(const std::string& path, std::string_view bytes);
 
 /// For a file that is too large to be compared by its bytes: throws Error(input) if an earlier call had another stamp.
 void require_same_stamp(const std::string& path, const FileDescriptor::Stamp& stamp);

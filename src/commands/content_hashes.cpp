@@ -9,23 +9,6 @@
 #include "src/commands/content_hashes.hpp"
 
 namespace kozero::commands {
-namespace {
-
-namespace fs = std::filesystem;
-
-std::string hash_of_bytes(const io::FileDescriptor& file) {
-  io::RunningHash hash;
-  std::string part(std::size_t{1} << 20, '\0');
-  for (std::int64_t offset = 0;;) {
-    const std::int64_t extent = file.read_up_to(part, offset);
-    if (extent == 0) return hash.digits();
-    hash.add(std::string_view(part).substr(0, static_cast<std::size_t>(extent)));
-    offset += extent;
-  }
-}
-
-}  // namespace
-
 std::string ContentHashes::of(const std::string& path) { return io::is_folder(path) ? of_folder(path) : of_file(path); }
 
 std::string ContentHashes::of_file(const std::string& path) {
@@ -34,7 +17,7 @@ std::string ContentHashes::of_file(const std::string& path) {
   const auto known = known_.find(path);
   if (known != known_.end() && known->second.stamp == stamp) return known->second.hash;
   const auto recorded = io::read_shard_hashes(path);
-  const std::string hash = recorded ? io::hash_of_hashes(recorded->blocks) : hash_of_bytes(file);
+  const std::string hash = recorded ? io::hash_of_hashes(recorded->blocks) : io::xxh3_128_of_file(file);
   if (known != known_.end() && known->second.hash != hash) changed_ = path;
   known_[path] = {stamp, hash};
   return hash;
@@ -42,7 +25,7 @@ std::string ContentHashes::of_file(const std::string& path) {
 
 std::string ContentHashes::of_folder(const std::string& path) {
   std::set<std::string> files;
-  for (const auto& entry : fs::recursive_directory_iterator(path)) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
     if (entry.is_regular_file()) files.insert(entry.path().string());
   }
   std::vector<std::string> hashes;

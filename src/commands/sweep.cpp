@@ -136,7 +136,9 @@ class Sweep {
         command_(std::move(command)),
         matrix_(io::read_matrix(order.matrix, order.overrides)),
         cases_(cases_of(matrix_, hashes_)),
-        before_(read_sweep(matrix_, cases_)) {
+        before_(read_sweep(matrix_, cases_)),
+        // A list is the output of the command: it waits for its reader. What a training sweep says must not stop it.
+        log_(order.dry_run || order.array ? io::Log(std::cout, false) : io::Log::on_standard_output()) {
     for (std::size_t i = 0; i < cases_.size(); ++i) {
       records_.push_back(record_of(cases_[i]));
       if (order_.chooses(cases_[i], i)) chosen_.push_back(i);
@@ -175,7 +177,7 @@ class Sweep {
   SweepFile before_;
   std::vector<std::optional<CaseRecord>> records_;
   std::vector<std::size_t> chosen_;
-  io::Log log_ = io::Log::on_standard_output();
+  io::Log log_;
   double ran_s_ = 0.0;      // of cases that ended
   double planned_s_ = 0.0;  // their plans
 };

@@ -41,14 +41,7 @@ void for_each_source(const std::string& folder, const Visit& visit) {
 }
 
 std::string digits_of(const std::string& path) {
-  io::RunningHash hash;
-  std::vector<char> chunk(static_cast<std::size_t>(kChunk));
-  const io::FileDescriptor file(path, io::FileDescriptor::Use::read);
-  for (std::int64_t done = 0, got = 1; got > 0; done += got) {
-    got = file.read_up_to(chunk, done);
-    hash.add({chunk.data(), static_cast<std::size_t>(got)});
-  }
-  return hash.digits();
+  return io::xxh3_128_of_file(io::FileDescriptor(path, io::FileDescriptor::Use::read));
 }
 
 [[noreturn]] void refuse_damaged(const std::string& path) {
@@ -124,7 +117,7 @@ void SourceHashing::end_file() {
     is_changed = true;
   }
   if (is_changed) {
-    say_(fmt::format("{}: {}: its size is that of the file of which tokens were made before, its bytes are others",
+    say_(fmt::format("{}: {}: it has the size of the file of which tokens were made before, but other bytes",
                      file.key, file.path));
   }
   hashes_.push_back(now);

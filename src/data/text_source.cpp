@@ -204,13 +204,15 @@ std::int64_t vocab_of_text(const io::Deck& deck) {
 
 bool has_tokens(const io::Deck& deck) {
   if (deck.data.text.empty() && deck.data.source.empty()) return true;
-  const PrepareOrder order = order_of(deck);
   try {
+    const PrepareOrder order = order_of(deck);
     SkippedFiles skipped;
     const std::string digits = fingerprint_of(order, find_text(order.all_sources(), skipped));
     return is_current((std::filesystem::path(order.folder) / digits).string(), digits);
   } catch (const Error&) {
     return false;  // a file is gone, for example
+  } catch (const std::filesystem::filesystem_error&) {
+    return false;
   }
 }
 

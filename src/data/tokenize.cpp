@@ -274,7 +274,8 @@ class Pass {
         val_(folder, "val", tokenizer.vocab_size(), order.shard_tokens, finished.val, is_chat_),
         encoder_(tokenizer, order.threads > 0 ? order.threads : static_cast<int>(cores_of(allowed_cpus()).size())) {
     documents_.deduplicate = order.deduplicate;
-    documents_.refuses_nul = tokenizer.encode(std::string(1, '\0')) == std::vector{tokenizer.end_of_text()};
+    const Token end = tokenizer.end_of_text();
+    documents_.refuses_nul = end >= 0 && tokenizer.decode(std::vector{end}) == std::string(1, '\0');
     reader_ = corpus_.read(sides_.block_bytes(), &documents_);
     if (comm.rank() == 0) sources_.emplace(files_, order.folder, order.say);
   }

@@ -6,8 +6,7 @@
 
 asked=''     # the first stop signal that came
 launcher=''  # the process of mpiexec, while it runs
-
-began=''     # whether a launcher was started
+began_s=''   # when the launcher was started
 
 take_signals() {
   local signal
@@ -17,13 +16,16 @@ take_signals() {
 # While something is built, a signal has its default action, and the build is in the foreground for Ctrl-C.
 leave_signals() { trap - TERM HUP USR1 USR2 XCPU; trap 'exit 130' INT; }
 
+# Rank 0 writes the file. It cannot if it is on a host that does not see this script's files; then a minute counts.
+ranks_are_up() { [[ -s $KOZERO_RANKS_FILE ]] || ((SECONDS - began_s > 60)); }
+
 # take SIGNAL: hands a stop signal on to the launcher, which hands it on to the ranks. Until the ranks are up they have
 # nothing to save, and MPICH's launcher loses a signal or breaks, so the launcher is ended (stop_before_ranks).
 take() {
   local before=$asked
   asked=${asked:-$1}
   [[ -n $launcher ]] || return 0
-  if [[ ! -s $KOZERO_RANKS_FILE ]]; then
+  if ! ranks_are_up; then
     end_launcher
   elif [[ $1 == INT && -n $before ]]; then
     interrupt_ranks
@@ -44,7 +46,7 @@ stop_before_ranks() {
 # end_unstarted STATUS: before the launcher is started, Ctrl-C may end a program that this script waits for, and with it
 # the script.
 end_unstarted() {
-  [[ -n $began || $1 == 75 ]] || stop_before_ranks
+  [[ -n $began_s || $1 == 75 ]] || stop_before_ranks
   exit "$1"
 }
 
@@ -82,12 +84,14 @@ interrupt_ranks() {
   [[ -n $found ]] || end_launcher  # all ranks are on other hosts
 }
 
-# Copies its input to its output, and never waits for the reader, as a launcher would. See src/commands/relay.cpp.
+# Copies its input to its output, and never waits for the reader, as a launcher would. See src/commands/relay.cpp. If the
+# relay cannot run, cat takes its place.
 pass_on() {
   local status=0
   trap '' INT TERM HUP USR1 USR2 XCPU
   unset KOZERO_STATUS_FILE  # the relay's status is not the run's
   "${deaths%/*}/relay" relay "$deaths" || status=$?
+  ((status == 0 || status == 4)) || cat || true
   cat >/dev/null
   exit "$status"
 }
@@ -95,7 +99,7 @@ pass_on() {
 # begin_launcher LAUNCHER...: starts it in a process group of its own, since Ctrl-C would reach it by the terminal too.
 # Its output goes through relays.
 begin_launcher() {
-  began=yes
+  began_s=$SECONDS
   exec 3> >(pass_on)
   relays=("$!")
   exec 4> >(pass_on >&2)
@@ -139,23 +143,23 @@ status_files() {
   ln -sf "$program" "$3/relay"
 }
 
-# why_silent STATUS: why a launcher ended with this status though no rank told its own.
-why_silent() {
-  local process name
+# explain_silence STATUS: sets `why`: why a launcher ended with this status though no rank told its own.
+explain_silence() {
+  local process='' name
   if [[ ! -s $KOZERO_RANKS_FILE ]]; then
-    echo "the ranks did not start: the launcher ended with status $1; its lines, and MPI's, are above"
+    why="the ranks did not start: the launcher ended with status $1; its lines, and MPI's, are above"
     return
   fi
-  process=$(head -n 1 "$deaths")
+  IFS= read -r process <"$deaths" || true
   name=$(grep -m 1 -F "(process ${process:-none})" "$KOZERO_RANKS_FILE") ||
     name='a rank or the launcher'
-  echo "$name ended without a word: killed (as when memory is exhausted), or crashed; the launcher ended with status $1"
+  why="$name ended without a word: killed (as when memory is exhausted), or crashed; the launcher ended with status $1"
 }
 
 # train_under LAUNCHER...: ends with the run's own status, which the run writes to a file: the launcher's may be another
 # (docs/reliability.md).
 train_under() {
-  local status=0 folder told='' deaths relays relay_status=0
+  local status=0 folder told='' why deaths relays relay_status=0
   folder=$(mktemp -d)
   trap 'status=$?; rm -rf "$folder"; end_unstarted $status' EXIT
   status_files "$folder/status" "$folder/ranks" "$folder"
@@ -168,7 +172,9 @@ train_under() {
   IFS= read -r told <"$KOZERO_STATUS_FILE" || true
   [[ -z $told || $told == 0 ]] || exit "$told"
   if ((status == 0)) || [[ -n $told ]]; then exit "$relay_status"; fi
-  [[ -s $KOZERO_RANKS_FILE ]] || stop_before_ranks
-  say "$(why_silent "$status")"
+  ranks_are_up || stop_before_ranks
+  [[ -s $KOZERO_RANKS_FILE ]] || ! ranks_are_up || exit "$status"
+  explain_silence "$status"
+  say "$why"
   exit 5
 }

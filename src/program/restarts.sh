@@ -146,13 +146,17 @@ start_of() {
 
 # Watches the launcher until it has ended. Sets `why` if it ends the launcher, and `regained` if lost hosts are back.
 watch_launcher() {
-  local told=0 next=$((SECONDS + probe_s)) host
+  local told=0 patience=10 next=$((SECONDS + probe_s)) host word
   why=''
   while kill -0 "$launcher" 2>/dev/null; do
     { sleep 0.2 || true; } 2>/dev/null  # Ctrl-C ends it; Bash reports a killed launcher here
     # The program has reported its end, and the launcher cannot tell a host that is gone.
-    if [[ -s $KOZERO_STATUS_FILE ]]; then ((told > 0)) || told=$SECONDS; fi
-    if ((told > 0 && SECONDS - told > 10)); then end_launcher; fi
+    if ((told == 0)) && [[ -s $KOZERO_STATUS_FILE ]]; then
+      told=$SECONDS
+      IFS= read -r word <"$KOZERO_STATUS_FILE" || true
+      [[ $word != 0 ]] || patience=30  # the sample at the end comes after the status
+    fi
+    if ((told > 0 && SECONDS - told > patience)); then end_launcher; fi
     ((${#hosts[@]} > 0 && SECONDS >= next)) || continue
     { ask_all_hosts; } 2>/dev/null
     next=$((SECONDS + probe_s))
@@ -211,7 +215,7 @@ start_once() {
     if [[ -z $told$why && $status == 0 ]]; then exit "$relay_status"; fi
     if [[ $told == 75 && -n $regained ]]; then why="$regained answered again"; fi
     : "${why:=${told:+the run ended with status $told on $started ranks}}"
-    [[ -n $why ]] || why=$(why_silent "$status")
+    [[ -n $why ]] || explain_silence "$status"
     [[ -n $told || -s $KOZERO_RANKS_FILE ]] || end_if_asked
     rm -f "$KOZERO_STATUS_FILE" "$KOZERO_RANKS_FILE"
   fi

@@ -166,6 +166,7 @@ void TrainingRun::end_part() {
   }
   run_.end_steps();
   run_log_.say_evaluation();
+  engine_.require_unchanged_disk();
   run_.end_outputs();
   const std::string part = deck_.data.grow
                                ? fmt::format("epoch {}", settings_.samples.epoch)

@@ -63,7 +63,7 @@ for line in open("one/metrics.jsonl"):
   expect 0 '^same$' sh -c 'cmp wide.txt other.txt && echo same'
   expect 0 'output in' on 2 train "$@" run.dir=stopped run.steps=2
   lines 0 '^note +of the 3 steps'  # it has no such step
-  also '^note +checkpoint.every = 4: more than the run.s 2 steps, so at its end alone$'
+  also '^note +checkpoint.every = 4: more than the run.s 2 steps, so it happens only at the end$'
   expect 0 'resume       after step 2' on 3 train "$@" run.dir=stopped checkpoint.resume=auto
   trace stopped >other.txt
   expect 0 '^same$' sh -c 'cmp one.txt other.txt && echo same'

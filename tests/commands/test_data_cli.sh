@@ -181,7 +181,7 @@ text_flips() {
   done
   expect 3 'error: data.text: text/a.txt: it has the size and the time that it had' on 2 train "$@" run.dir=three data.val_fraction=0.2
   touch text/a.txt
-  expect 0 '^data.text: text/a.txt: its size is that of the file of which tokens were made before, its bytes are others$' \
+  expect 0 '^data.text: text/a.txt: it has the size of the file of which tokens were made before, but other bytes$' \
     on 2 train "$@" run.dir=three
   expect 0 'output in' on 2 train "$@" run.dir=four data.strict=true
 }

@@ -291,7 +291,7 @@ notes_on_folders() {
   sed -i '1s/{/{"final_logit_softcapping": 30.0, "logit_scale": 2, "attn_pdrop": 0.5,/' hf/config.json
   local note='^note: hf/config.json: final_logit_softcapping, logit_scale: not read, and transformers. gpt2 does not read them either'
   expect 0 "$note" "$kozero" import hf run2
-  also '^note: hf/model.safetensors: it counts, as in transformers; hf/model.safetensors.index.json and its files are not read$'
+  also '^note: hf/model.safetensors: this file is read, as by transformers; hf/model.safetensors.index.json and its files are not read$'
   expect 0 '^no difference in 16 tensors$' "$kozero" inspect run2/weights.h5 --diff run/weights.h5
   expect 0 "$note; hf/model.safetensors: it counts" on 2 eval hf 'data.text=["text"]'
   lines 1 '^note: '

@@ -235,7 +235,7 @@ TEST_CASE("a file with the size and time of an earlier reading and other bytes i
   fs::last_write_time(path, time + std::chrono::seconds(1));
   CHECK(!prepare_in_cache(order).reused);
   REQUIRE(said.size() == 1);
-  CHECK_THAT(said[0], ContainsSubstring("b.txt: its size is that of the file of which tokens were made before"));
+  CHECK_THAT(said[0], ContainsSubstring("b.txt: it has the size of the file of which tokens were made before"));
 }
 
 TEST_CASE("a cache has an entry per text, tokenizer and split, made once and never replaced") {
