@@ -293,10 +293,10 @@ notes_on_folders() {
   expect 0 "$note" "$kozero" import hf run2
   also '^note: hf/model.safetensors: this file is read, as by transformers; hf/model.safetensors.index.json and its files are not read$'
   expect 0 '^no difference in 16 tensors$' "$kozero" inspect run2/weights.h5 --diff run/weights.h5
-  expect 0 "$note; hf/model.safetensors: it counts" on 2 eval hf 'data.text=["text"]'
+  expect 0 "$note; hf/model.safetensors: this file is read" on 2 eval hf 'data.text=["text"]'
   lines 1 '^note: '
-  expect 0 "$note; hf/model.safetensors: it counts" "$kozero" generate hf --prompt line --tokens 4
-  expect 0 "$note; hf/model.safetensors: it counts" on 2 train tune.toml model.init=hf
+  expect 0 "$note; hf/model.safetensors: this file is read" "$kozero" generate hf --prompt line --tokens 4
+  expect 0 "$note; hf/model.safetensors: this file is read" on 2 train tune.toml model.init=hf
   expect 0 '.' "$kozero" eval shards 'data.text=["text"]'
   lines 0 '^note: '
 }
