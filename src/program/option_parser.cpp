@@ -164,7 +164,8 @@ std::string remedy_for(const std::string& argument, const Arguments& all, CLI::A
   if (!argument.starts_with("--")) return "";
   const bool takes_keys = app.get_option_no_throw("overrides") != nullptr;
   const std::string key = takes_keys ? key_meant_by(argument) : "";
-  if (!key.empty()) return argument + " is no option; did you mean " + key + "=" + value + "?";
+  const bool is_switch = value == "True" || value == "False" || value == "VALUE";  // Python's; ours may be a number
+  if (!key.empty()) return argument + " is no option; did you mean " + key + (is_switch ? "" : "=" + value) + "?";
   return near_option(argument, app);
 }
 

@@ -9,6 +9,7 @@
 driver=$5
 mkdir bin
 cp "$kozero" bin/kozero
+ln -s "${kozero%/*}/arrow" bin/arrow  # where the program looks for libraries
 kozero=$PWD/bin/kozero
 
 make_cuda_program() {

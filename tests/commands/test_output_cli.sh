@@ -123,7 +123,7 @@ readable_arguments() {
   also '^ +4956160 +619520 ring +added around the ring '
   lines 1 ' reduce_scatter_block '
   lines 1 ' allgather '
-  expect 2 'train: --dataset is no option; --use_zero1 is no option; --batch_size=12 is no option; did you mean [a-z_.]+=12[?] usage: ' \
+  expect 2 'train: --dataset=shakespeare is no option; did you mean data.text=shakespeare[?] --use_zero1=True is no option; did you mean zero.stage[?] --batch_size=12 is no option; did you mean train.global_batch=12[?] usage: ' \
     "$kozero" train "$inputs/quickstart.toml" --dataset=shakespeare --use_zero1=True --batch_size=12
   expect 2 'train: --deepspeed is no option; usage: ' "$kozero" ranks train "$inputs/quickstart.toml" --deepspeed ds.json
   # shellcheck disable=SC2086
@@ -350,7 +350,7 @@ notes_on_data() {
   lines 1 '^note: '
   printf '{"content": "a", "messages": []}\n{"content": "b"}\n' >chat.jsonl
   # shellcheck disable=SC2086
-  expect 3 '^\[rank 0\] error: data.text: chat.jsonl: JSON lines: row 1 has no field "text"; its keys: content, messages; set data.text_field$' \
+  expect 3 '^\[rank 0\] error: data.text: chat.jsonl: JSON lines: row 1 has no field "text"; its keys: content, messages; they are conversations: set data.chat_template$' \
     on 2 train "$inputs/quickstart.toml" $small 'data.text=["chat.jsonl"]'
   printf '[\n  {\n  "instruction": "a"},\n  {"instruction": "b"}]\n' >alpaca.json
   # shellcheck disable=SC2086
