@@ -187,7 +187,8 @@ SafetensorsFolder::SafetensorsFolder(const std::string& folder) {
   path_ = (base / kSafetensorsFile).string();
   const std::string index = (base / kSafetensorsIndex).string();
   if (is_there(path_)) {
-    if (is_there(index)) note_ = path_ + ": this file is read, as by transformers; " + index + " and its files are not read";
+    if (is_there(index))
+      note_ = path_ + ": this file is read, as by transformers; " + index + " and its files are not read";
     files_.emplace_back(path_);
     add(files_.front());
     return;

@@ -117,8 +117,8 @@ void SourceHashing::end_file() {
     is_changed = true;
   }
   if (is_changed) {
-    say_(fmt::format("{}: {}: it has the size of the file of which tokens were made before, but other bytes",
-                     file.key, file.path));
+    say_(fmt::format("{}: {}: it has the size of the file of which tokens were made before, but other bytes", file.key,
+                     file.path));
   }
   hashes_.push_back(now);
   begin_ += file.bytes;

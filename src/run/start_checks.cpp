@@ -186,7 +186,8 @@ std::string note_on_rare_events(const train::Settings& settings, const io::Deck&
     text += fmt::format("{}{} = {}", text.empty() ? "" : ", ", key, every);
   }
   if (text.empty()) return "";
-  return fmt::format("note         {}: more than the run's {} steps, so it happens only at the end", text, settings.steps);
+  return fmt::format("note         {}: more than the run's {} steps, so it happens only at the end", text,
+                     settings.steps);
 }
 
 /// The text of the lock's file in a run's folder; "" if this rank does not see the file.

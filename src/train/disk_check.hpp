@@ -5,10 +5,9 @@
 //   before the first step:             record_all()
 //   for each part of an update:        compare(part); update it; record(part)
 //   for a checkpoint or weights file:  begin(); read(values) behind each write; require_unchanged()
-// compare, record and read use a part while it is in memory: they cost passes over memory and no reads of the disk. Only
-// resting arrays, which no update changes, are read whole by require_unchanged().
-// The sums of read() are of the pages that went into the file, so a file that require_unchanged() passes has the values
-// that the last record() saw.
+// compare, record and read use a part while it is in memory: they cost passes over memory and no reads of the disk.
+// Only resting arrays, which no update changes, are read whole by require_unchanged(). The sums of read() are of the
+// pages that went into the file, so a file that require_unchanged() passes has the values that the last record() saw.
 #pragma once
 #include <cstdint>
 #include <span>

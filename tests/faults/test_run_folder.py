@@ -143,6 +143,7 @@ def random_moments(case):
         else:
             job = case.start(*settings, ranks=ranks)
         case.wait_for_steps(job, random.randint(3, 20))
+        case.wait_for(case.checkpoints, job, "a checkpoint, from which it resumes")
         time.sleep(random.random() * 0.1)
         if kind == "moved":
             case.run.rename(own)

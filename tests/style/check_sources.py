@@ -41,10 +41,10 @@ def mpi_only_in_distributed(source):
 
 
 def stage_only_where_named(source):
-    # train/settings.cpp reads the deck's key and hands it to zero. Three files of run name stages in the banner and in
+    # train/settings.cpp reads the deck's key and hands it to zero. Four files of run name stages in the banner and in
     # refusals; program has `bench stages` and help texts.
     allowed = ("src/zero/", "include/kozero/zero/", "src/plan/", "include/kozero/plan/", "src/run/run_log.cpp",
-               "src/run/engine_on_ranks.cpp", "src/run/start_checks.cpp", "src/program/command.cpp",
+               "src/run/closing_sample.cpp", "src/run/engine_on_ranks.cpp", "src/run/start_checks.cpp", "src/program/command.cpp",
                "src/program/option_parser.cpp", "src/commands/", "include/kozero/commands/", "src/report/", "src/bench/", "io/deck/",
                "src/train/settings.cpp", "tests/")
     yield from lines_matching(source, r"(?i:(?<![a-z])stages?(?![a-z]))|Stage(?![a-z])", allowed)
