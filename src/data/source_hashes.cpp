@@ -104,9 +104,11 @@ void SourceHashing::end_file() {
   const TextFile& file = files_[hashes_.size()];
   hash_to(file.bytes);
   if (file_ && (done_ != file.bytes || file_->size() != file.bytes)) {
-    throw Error(Failure::input,
-                fmt::format("{}: {}: its size changed from {} to {} bytes while it was read; start again", file.key,
-                            file.path, file.bytes, file_->size()));
+    throw Error(
+        Failure::input,
+        fmt::format("{}: {}: it changed while it was read, from {} to {} bytes; nothing of it is kept; start again "
+                    "when it is complete",
+                    file.key, file.path, file.bytes, file_->size()));
   }
   const SourceHash now{file.bytes, file.modified, hash_.digits()};
   bool is_changed = false;

@@ -13,12 +13,11 @@ TEST_CASE("what is not built is unknown") {
       {"log.mlflow = true",
        {},
        "x.toml:8: log.mlflow = true: no such key; accepted in [log] are every, timeline, timeline_from, "
-       "timeline_steps, "
-       "tensorboard"},
+       "timeline_steps, tensorboard, sample"},
       {"",
        {"log.mlflow=true"},
        "command line: log.mlflow = true: no such key; accepted in [log] are every, timeline, timeline_from, "
-       "timeline_steps, tensorboard"},
+       "timeline_steps, tensorboard, sample"},
   });
 }
 
