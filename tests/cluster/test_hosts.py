@@ -315,7 +315,7 @@ def memory(case):
     # The limit of a data segment is none of those that the plan asks for: the rank's arrays do not fit.
     limited = ["bash", "-c", 'ulimit -d 300000; exec "$@"', "bash"]
     status = case.train([1, 1], "large", *LARGE, "comm.backend=mpi", before={1: limited})
-    case.refused(1, r"out of memory on host host2: \d+ bytes for gathered \(.*\) after \d+ bytes; use fewer ranks per host", status, "large")
+    case.refused(1, r"out of memory on host host2: \d+ bytes for \w+ \(.*\) after \d+ bytes; use fewer ranks per host", status, "large")
     case.launch_script("10.77.0.1\n10.77.0.2\n", ["-n", "2"], *SLOW, "run.steps=4000", f"run.dir={case.folder}/killed")
     case.until_step("killed", 3)
     case.hosts.on(2, f"pkill -KILL {RANKS}")

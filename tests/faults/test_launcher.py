@@ -26,7 +26,7 @@ RANKS = ["-n", "2"]
 RESTARTS = ["--restarts", "3", "-n", "2"]
 LONG = ["run.steps=1000000", "checkpoint.every=100000", "log.every=1000000"]
 LINES = 1000  # more than a pipe of 64 KiB takes
-CHATTY = [f"run.steps={LINES}", "checkpoint.every=100000", "log.every=1", "train.eval_every=0"]
+CHATTY = [f"run.steps={LINES}", "checkpoint.every=100000", "log.every=1", "train.eval_every=0", "log.sample=0"]
 STOPPED = {75, 130, 143, -signal.SIGINT, -signal.SIGTERM}  # the last two before the script's first line
 
 

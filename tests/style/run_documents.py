@@ -36,7 +36,10 @@ if [[ -n $KOZERO_SMALL && $1 =~ ^(train|verify)$ && ${2:-} == inputs/* ]]; then
   [[ $2 == */finetune.toml ]] || small+=(model.layers=1 model.dim=32 model.heads=2 model.seq=32 data.tokenizer=bytes)
   words=("$1" "$2" "${small[@]}" "${@:3}")
 fi
-if [[ -z $ranks && $1 =~ ^(train|verify)$ ]]; then ranks=$("$KOZERO_PROGRAM" ranks "${words[@]}" | head -n 1); fi
+if [[ -z $ranks && $1 =~ ^(train|verify)$ ]]; then
+  ranks=$("$KOZERO_PROGRAM" ranks "${words[@]}")
+  ranks=${ranks%%$'\n'*}
+fi
 if [[ $1 == help || -z $ranks ]]; then exec "$KOZERO_PROGRAM" "${words[@]}"; fi
 exec $KOZERO_LAUNCHER -n "$ranks" "$KOZERO_PROGRAM" "${words[@]}"
 """
